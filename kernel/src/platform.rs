@@ -16,18 +16,18 @@ use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::stacks::Stacks;
 use crate::arch::trap::vectors;
 use crate::arch::{apic, paging, percpu, steal, svm, tlb, top, tsc};
-use crate::cpus::MAX_CPUS;
+use crate::cpus::{Cpus, MAX_CPUS};
 use crate::irq::{self, IrqState};
 use crate::preempt;
 
 /// The engine type of this kernel.
-pub type Engine = Shootdown<KernelPlatform, MAX_CPUS>;
+pub type Engine = Shootdown<KernelPlatform>;
 
 /// Cross-CPU calls and TLB shootdown for the whole kernel.
 pub static SHOOTDOWN: Engine = Shootdown::new(KernelPlatform);
 
 /// What the engine keeps for each CPU.
-static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+static MEMORY: [CpuMemory<Cpus>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
 
 /// Whom the engine's watchdog tells.
 pub static ON_STALL: Once<fn(&Stall)> = Once::new();
@@ -35,9 +35,7 @@ pub static ON_STALL: Once<fn(&Stall)> = Once::new();
 /// Gives these CPUs what the engine keeps for them: before they use it in any way, and they do as they print, or spin for a lock.
 /// Boot CPU, once for each.
 pub fn attach(cpus: Range<usize>) {
-    for cpu in cpus {
-        SHOOTDOWN.attach(CpuId::new(cpu as u32), &MEMORY[cpu]);
-    }
+    SHOOTDOWN.attach(CpuId::new(cpus.start as u32), &MEMORY[cpus]);
 }
 
 /// Ends the boot unless all roots map what other CPUs are lent, see [`paging`]. Boot CPU, when the kernel's root is loaded.
@@ -99,6 +97,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 // 11. Every root has the kernel's half, which never changes after boot: the image, the direct map with the heap, all stacks. 12. A CPU writes CR3 by itself
 //     before it comes online only; VMRUN puts back what it found. `CallsPlatform`'s engine loads nothing.
 unsafe impl Platform for KernelPlatform {
+    type Cpus = Cpus;
     type IrqState = IrqState;
 
     #[inline]

@@ -7,7 +7,7 @@ use axstd::println;
 use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
 use memory_addr::VirtAddr;
 use shootdown::{
-    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+    CpuId, CpuMemory, Cpus, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
 };
 
 use crate::{arch, clock};
@@ -16,9 +16,9 @@ use crate::{arch, clock};
 pub const CPUS: usize = axconfig::plat::MAX_CPU_NUM;
 
 /// The engine of the machine.
-pub static SHOOTDOWN: Shootdown<ArceOs, CPUS> = Shootdown::new(ArceOs);
+pub static SHOOTDOWN: Shootdown<ArceOs> = Shootdown::new(ArceOs);
 
-static MEMORY: [CpuMemory<CPUS>; CPUS] = [const { CpuMemory::new() }; CPUS];
+static MEMORY: [CpuMemory<Cpus<CPUS>>; CPUS] = [const { CpuMemory::new() }; CPUS];
 
 /// On each CPU: how often the engine has disabled preemption there.
 static DISABLED: [AtomicUsize; CPUS] = [const { AtomicUsize::new(0) }; CPUS];
@@ -29,9 +29,7 @@ static NO_FLUSH: AtomicBool = AtomicBool::new(false);
 
 /// Before anything else; `no_flush` makes `local_flush` do nothing.
 pub fn prepare(no_flush: bool) {
-    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
-        SHOOTDOWN.attach(cpu, memory);
-    }
+    SHOOTDOWN.attach(CpuId::new(0), &MEMORY);
     NO_FLUSH.store(no_flush, Ordering::Relaxed);
 }
 
@@ -71,6 +69,7 @@ pub struct ArceOs;
 // 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. `prefetch_write` is not there. 11. There is
 // one root, which maps all that is in it from boot on. 12. Nobody loads another.
 unsafe impl Platform for ArceOs {
+    type Cpus = Cpus<CPUS>;
     type IrqState = usize;
 
     #[inline]

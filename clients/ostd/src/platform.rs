@@ -8,7 +8,7 @@ use ostd::irq::IrqLine;
 use ostd::mm::tlb::TlbFlushOp;
 use ostd::task::{DisabledPreemptGuard, disable_preempt};
 use shootdown::{
-    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+    CpuId, CpuMemory, Cpus, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
 };
 use shootdown_x86::apic::{self, Destination};
 use shootdown_x86::irq::{self, IrqState};
@@ -21,9 +21,9 @@ use crate::machine;
 pub const MAX_CPUS: usize = 8;
 
 /// The engine of the machine.
-pub static SHOOTDOWN: Shootdown<Ostd, MAX_CPUS> = Shootdown::new(Ostd);
+pub static SHOOTDOWN: Shootdown<Ostd> = Shootdown::new(Ostd);
 
-static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+static MEMORY: [CpuMemory<Cpus<MAX_CPUS>>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
 
 /// What sends interrupts and drops translations, once it is known.
 static MACHINE: Once<Machine> = Once::new();
@@ -51,9 +51,7 @@ unsafe impl Send for Machine {}
 /// Before anything else, on the boot CPU; `no_flush` makes `local_flush` do nothing.
 pub fn prepare(no_flush: bool) {
     NO_FLUSH.store(no_flush, Ordering::Relaxed);
-    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
-        SHOOTDOWN.attach(cpu, memory);
-    }
+    SHOOTDOWN.attach(CpuId::new(0), &MEMORY);
     let features = Features::detect();
     let mut line = IrqLine::alloc().expect("a vector is free");
     line.on_active(|_| SHOOTDOWN.handle_ipi());
@@ -119,6 +117,7 @@ pub struct Ostd;
 // 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. PREFETCHW is a hint.
 // 11. Every page table of OSTD has the kernel's top-level entries, all made at boot. 12. `spaces` is the only one that loads user roots; no tags.
 unsafe impl Platform for Ostd {
+    type Cpus = Cpus<MAX_CPUS>;
     type IrqState = IrqState;
 
     #[inline]

@@ -66,7 +66,7 @@ pub fn read(frame: &Frame<()>) -> u64 {
 #[derive(Debug)]
 pub struct Space {
     stock: Arc<VmSpace>,
-    engine: AddressSpace<MAX_CPUS>,
+    engine: AddressSpace<Cpus<MAX_CPUS>>,
     root: usize,
 }
 
@@ -87,7 +87,7 @@ impl Space {
     }
 
     /// The engine's view.
-    pub fn engine(&self) -> &AddressSpace<MAX_CPUS> {
+    pub fn engine(&self) -> &AddressSpace<Cpus<MAX_CPUS>> {
         &self.engine
     }
 

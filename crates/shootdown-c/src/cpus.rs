@@ -1,6 +1,6 @@
 //! [`CpuSet`]: sets of CPUs as C has them.
 
-use shootdown::{CpuId, CpuMask};
+use shootdown::{CpuId, CpuMask, Cpus};
 
 use crate::layout::{EngineStorage, SHOOTDOWN_CPU_WORDS, SHOOTDOWN_MAX_CPUS};
 use crate::machine::{N, machine};
@@ -26,7 +26,7 @@ impl CpuSet {
         set
     }
 
-    fn mask(&self) -> CpuMask<N> {
+    fn mask(&self) -> CpuMask<Cpus<N>> {
         let has = |cpu: &usize| self.words[cpu / 64] >> (cpu % 64) & 1 != 0;
         let cpus = (0..SHOOTDOWN_MAX_CPUS).filter(has);
         cpus.map(|cpu| CpuId::new(cpu as u32)).collect()
@@ -45,7 +45,7 @@ pub(crate) fn cpu_id(number: u32) -> Outcome<CpuId> {
 ///
 /// # Safety
 /// 1. It is null or a set.
-pub(crate) unsafe fn mask_at(set: *const CpuSet) -> Outcome<CpuMask<N>> {
+pub(crate) unsafe fn mask_at(set: *const CpuSet) -> Outcome<CpuMask<Cpus<N>>> {
     check_pointer(set)?;
     // SAFETY: duty 1.
     let set = unsafe { *set };
@@ -56,7 +56,7 @@ pub(crate) unsafe fn mask_at(set: *const CpuSet) -> Outcome<CpuMask<N>> {
 ///
 /// # Safety
 /// 1. The pointer is null or leads to a set that nobody else uses.
-pub(crate) unsafe fn put_mask(set: *mut CpuSet, mask: &CpuMask<N>) {
+pub(crate) unsafe fn put_mask(set: *mut CpuSet, mask: &CpuMask<Cpus<N>>) {
     if set.is_null() || !set.is_aligned() {
         return;
     }

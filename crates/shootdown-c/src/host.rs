@@ -167,6 +167,7 @@ fn sent(answer: c_int) -> Result<(), IpiRefused> {
 // SAFETY: duties 1 to 6 are those of the table. 7. Nothing is flushed remotely. 8. Tags are not used. 9. C does not unwind: the table
 // says so. 10. `prefetch_write` does nothing. 11. and 12. as the header says.
 unsafe impl shootdown::Platform for Host {
+    type Cpus = shootdown::Cpus<{ crate::machine::N }>;
     type IrqState = usize;
 
     fn current_cpu(&self) -> CpuId {

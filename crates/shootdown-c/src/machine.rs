@@ -3,7 +3,7 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use shootdown::{CpuId, CpuMemory, Platform, Shootdown};
+use shootdown::{CpuId, CpuMemory, Cpus, Platform, Shootdown};
 
 use crate::host::Host;
 use crate::layout::{EngineStorage, MemoryStorage, SHOOTDOWN_MAX_CPUS};
@@ -19,7 +19,7 @@ pub(crate) const N: usize = SHOOTDOWN_MAX_CPUS;
 /// What lies in the engine's memory.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    pub(crate) engine: Shootdown<Host, N>,
+    pub(crate) engine: Shootdown<Host>,
     /// What each CPU has been given; null before.
     cpus: [AtomicPtr<CpuState>; N],
 }
@@ -27,7 +27,7 @@ pub(crate) struct Machine {
 /// What lies in the memory of a CPU.
 #[derive(Debug)]
 pub(crate) struct CpuState {
-    memory: CpuMemory<N>,
+    memory: CpuMemory<Cpus<N>>,
     /// A function of C's runs here. Only its own CPU looks, with interrupts off.
     in_function: AtomicBool,
     /// The space that was loaded last and not left, lazily or not; or null. Its own CPU writes it.
@@ -79,7 +79,8 @@ impl Machine {
             // ORDERING: as above.
             place.store(null_mut(), Ordering::Relaxed);
         })?;
-        self.engine.attach(cpu, &state.memory);
+        self.engine
+            .attach(cpu, core::slice::from_ref(&state.memory));
         // ORDERING: Release publishes the state, and that the engine has it; pairs with `state`.
         place.store(core::ptr::from_ref(state).cast_mut(), Ordering::Release);
         Ok(())

@@ -1,6 +1,6 @@
 //! Address spaces: which CPU has which page tables loaded.
 
-use shootdown::{AddressSpace, KernelRoot, Root};
+use shootdown::{AddressSpace, Cpus, KernelRoot, Root};
 
 use crate::layout::{EngineStorage, SpaceStorage};
 use crate::machine::{Here, Machine, N, machine};
@@ -13,7 +13,7 @@ use crate::status::{
 #[derive(Debug)]
 pub(crate) struct Space {
     machine: &'static Machine,
-    pub(crate) space: AddressSpace<N>,
+    pub(crate) space: AddressSpace<Cpus<N>>,
 }
 
 // SAFETY: 1. `Opaque::at` asserts it.

@@ -8,16 +8,16 @@ use shootdown::{
 use crate::cpus::{CpuSet, mask_at};
 use crate::host::Host;
 use crate::layout::{EngineStorage, TicketStorage};
-use crate::machine::{Machine, N, machine};
+use crate::machine::{Machine, machine};
 use crate::opaque::{Opaque, Stored, check_pointer};
 use crate::status::{Outcome, SHOOTDOWN_NOT_INITIALISED, Status, status};
 
 /// What lies in the memory of a ticket. Dropping it waits, but for a kick.
 #[derive(Debug)]
 pub(crate) enum Ticket {
-    Flush(FlushTicket<'static, Host, N>),
-    Kick(KickTicket<'static, Host, N>),
-    Call(CallTicket<'static, Host, N>, &'static Machine),
+    Flush(FlushTicket<'static, Host>),
+    Kick(KickTicket<'static, Host>),
+    Call(CallTicket<'static, Host>, &'static Machine),
 }
 
 // SAFETY: 1. `Opaque::at` asserts it.

@@ -81,10 +81,10 @@ where
         host: &'static H,
         plan: Plan,
         tallies: &'static Tallies<N>,
-        ours: &'static Shootdown<Counted<P, N>, N>,
+        ours: &'static Shootdown<Counted<P, N>>,
     ) -> Self
     where
-        P: Platform + Copy + 'static,
+        P: Platform<Cpus = Cpus<N>> + Copy + 'static,
     {
         let cpus = host.cpus();
         assert!(cpus <= N, "{cpus} CPUs on a bench for {N}");
@@ -288,7 +288,13 @@ where
         }
     }
 
-    fn call(&self, turn: &Turn<N>, targets: &shootdown::CpuMask<N>, me: CpuId, log: &mut Log) {
+    fn call(
+        &self,
+        turn: &Turn<N>,
+        targets: &shootdown::CpuMask<Cpus<N>>,
+        me: CpuId,
+        log: &mut Log,
+    ) {
         let forgets = self.plan.workload == Workload::Shoot;
         let work = Work {
             host: self.host,

@@ -6,18 +6,18 @@ use shootdown::{Capacity, Cpus, Platform, Shootdown};
 use shootdown_peers::{CrossCall, Peer};
 
 /// A peer's calls, or ours.
-pub type Contender<const N: usize> = &'static dyn CrossCall<N>;
+pub type Contender<const N: usize> = &'static dyn CrossCall<Cpus<N>>;
 
 /// The calls of `peer` for CPUs below `cpus`, for ever. The engine is the host's: it is too large to be made on a kernel's
 /// stack.
 pub(crate) fn contender<P, const N: usize>(
     peer: Peer,
     platform: P,
-    ours: &'static Shootdown<P, N>,
+    ours: &'static Shootdown<P>,
     cpus: usize,
 ) -> Contender<N>
 where
-    P: Platform + 'static,
+    P: Platform<Cpus = Cpus<N>> + 'static,
     Cpus<N>: Capacity,
 {
     match peer.calls(platform, cpus) {

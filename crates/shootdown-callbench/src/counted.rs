@@ -33,6 +33,7 @@ impl<P, const N: usize> Counted<P, N> {
 
 // SAFETY: all methods are those of `P`, whose implementor has promised 1 to 10; counting changes nothing.
 unsafe impl<P: Platform, const N: usize> Platform for Counted<P, N> {
+    type Cpus = P::Cpus;
     type IrqState = P::IrqState;
 
     #[inline]

@@ -10,7 +10,7 @@ use crate::contender::Contender;
 use crate::row::Row;
 
 /// The masks of a row: by initiator, by call.
-pub(crate) type Drawn<const N: usize> = Arc<Vec<Vec<CpuMask<N>>>>;
+pub(crate) type Drawn<const N: usize> = Arc<Vec<Vec<CpuMask<Cpus<N>>>>>;
 
 /// One contender's calls of one row.
 pub(crate) struct Turn<const N: usize>

@@ -58,7 +58,7 @@ impl<const N: usize> Before<N>
 where
     Cpus<N>: Capacity,
 {
-    pub(crate) fn note<H: Host>(work: &Work<H, N>, targets: &CpuMask<N>) -> Self {
+    pub(crate) fn note<H: Host>(work: &Work<H, N>, targets: &CpuMask<Cpus<N>>) -> Self {
         let mut begun = [0; N];
         for target in targets.iter() {
             begun[target.index()] = work.begun(target);
@@ -67,7 +67,7 @@ where
     }
 
     /// Whether each target has run `work` once.
-    pub(crate) fn is_kept<H: Host>(&self, work: &Work<H, N>, targets: &CpuMask<N>) -> bool {
+    pub(crate) fn is_kept<H: Host>(&self, work: &Work<H, N>, targets: &CpuMask<Cpus<N>>) -> bool {
         targets.iter().all(|target| {
             let once = self.begun[target.index()] + 1;
             work.ended(target) == once && work.begun(target) == once

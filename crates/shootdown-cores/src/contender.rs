@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shootdown::{
-    AddressSpace, CpuId, CpuMask, CpuMemory, FlushRange, FreedTables, PageSize, Policy, Root,
+    AddressSpace, CpuId, CpuMask, CpuMemory, Cpus, FlushRange, FreedTables, PageSize, Policy, Root,
     Shootdown,
 };
 use shootdown_peers::{CrossCall, Peer};
@@ -14,11 +14,11 @@ use crate::platform::Cores;
 use crate::turn;
 
 /// A set of CPUs by name.
-pub type Mask = CpuMask<MOST_NAMES>;
+pub type Mask = CpuMask<Cpus<MOST_NAMES>>;
 
-static ENGINE: Shootdown<Cores, MOST_NAMES> = Shootdown::new(Cores);
-static MEMORY: [CpuMemory<MOST_NAMES>; MOST_NAMES] = [const { CpuMemory::new() }; MOST_NAMES];
-static SPACE: OnceLock<AddressSpace<MOST_NAMES>> = OnceLock::new();
+static ENGINE: Shootdown<Cores> = Shootdown::new(Cores);
+static MEMORY: [CpuMemory<Cpus<MOST_NAMES>>; MOST_NAMES] = [const { CpuMemory::new() }; MOST_NAMES];
+static SPACE: OnceLock<AddressSpace<Cpus<MOST_NAMES>>> = OnceLock::new();
 static ALL: OnceLock<Vec<Contender>> = OnceLock::new();
 /// Whose turn it is: whose interrupts come.
 static ACTIVE: Line<AtomicUsize> = Line(AtomicUsize::new(0));
@@ -32,7 +32,7 @@ pub struct Contender {
 
 enum Whose {
     Ours(Policy),
-    Theirs(&'static dyn CrossCall<MOST_NAMES>),
+    Theirs(&'static dyn CrossCall<Cpus<MOST_NAMES>>),
 }
 
 /// The policies under which the engine takes part; the last one is what hosts get without a choice.
@@ -44,12 +44,10 @@ const POLICIES: [(&str, Policy); 3] = [
 
 /// Makes all of them, for CPUs with names below `names`; the engine's last.
 pub fn make(names: usize) -> &'static [Contender] {
-    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY[..names]) {
-        ENGINE.attach(cpu, memory);
-    }
+    ENGINE.attach(CpuId::new(0), &MEMORY[..names]);
     let peers = Peer::ALL.iter().chain(&Peer::DESIGNS);
     let theirs = peers.filter_map(|peer| {
-        let calls = Box::leak(peer.calls::<_, MOST_NAMES>(Cores, names)?);
+        let calls = Box::leak(peer.calls(Cores, names)?);
         let name = match peer {
             // Beside the policy of that name.
             Peer::Shootdown => return None,

@@ -1,8 +1,8 @@
 //! [`Cores`]: what the engine and its peers run on.
 
-use shootdown::{CpuId, IpiRefused, LocalFlush, Platform};
+use shootdown::{CpuId, Cpus, IpiRefused, LocalFlush, Platform};
 
-use crate::cpu;
+use crate::cpu::{self, MOST_NAMES};
 use crate::turn;
 
 /// The cores of this host.
@@ -12,6 +12,8 @@ pub struct Cores;
 // SAFETY: 1 to 3. a thread is bound to its core and has one name at a time; interrupts are taken by itself, where it looks for them. 4 to 12. there are no
 // page tables and no translations: a local flush takes its time and is counted. Its memory is the process's.
 unsafe impl Platform for Cores {
+    type Cpus = Cpus<MOST_NAMES>;
+
     type IrqState = bool;
 
     #[inline]

@@ -58,14 +58,12 @@ const CALL_THAT_FLUSHES: usize = 1;
 /// A machine of this many CPUs, two of which are there.
 macro_rules! row {
     ($cpus:literal) => {{
-        static ENGINE: Shootdown<Puppet, $cpus> =
+        static ENGINE: Shootdown<Puppet<Cpus<$cpus>>> =
             Shootdown::new(Puppet::new(|| ENGINE.handle_ipi()));
-        static MEMORY: [CpuMemory<$cpus>; 2] = [const { CpuMemory::new() }; 2];
-        static SPACE: std::sync::OnceLock<AddressSpace<$cpus>> = std::sync::OnceLock::new();
+        static MEMORY: [CpuMemory<Cpus<$cpus>>; 2] = [const { CpuMemory::new() }; 2];
+        static SPACE: std::sync::OnceLock<AddressSpace<Cpus<$cpus>>> = std::sync::OnceLock::new();
         static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
-        for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
-            ENGINE.attach(cpu, memory);
-        }
+        ENGINE.attach(CpuId::new(0), &MEMORY);
         // SAFETY: nothing is loaded.
         let space = SPACE.get_or_init(|| AddressSpace::new(&ENGINE, unsafe { Root::new(1) }));
         for cpu in [1, 0] {
@@ -106,8 +104,8 @@ macro_rules! row {
         ];
         Row {
             cpus: $cpus,
-            engine: size_of::<Shootdown<Puppet, $cpus>>(),
-            memory: size_of::<CpuMemory<$cpus>>(),
+            engine: size_of::<Shootdown<Puppet<Cpus<$cpus>>>>(),
+            memory: size_of::<CpuMemory<Cpus<$cpus>>>(),
             costs,
         }
     }};

@@ -8,6 +8,7 @@
 
 mod stepping;
 
+use shootdown::Cpus;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -16,11 +17,11 @@ use shootdown::*;
 use shootdown_peers::{CrossCall, Peer};
 use stepping::{Puppet, step_through};
 
-type Engine = Shootdown<Puppet, 64>;
+type Engine = Shootdown<Puppet>;
 
 fn main() {
     static ENGINE: Engine = Shootdown::new(Puppet::new(|| ENGINE.handle_ipi()));
-    static MEMORY: [CpuMemory<64>; 2] = [const { CpuMemory::new() }; 2];
+    static MEMORY: [CpuMemory<Cpus<64>>; 2] = [const { CpuMemory::new() }; 2];
     bring_up(&ENGINE, &MEMORY);
     // SAFETY: nothing is loaded.
     let space = AddressSpace::new(&ENGINE, unsafe { Root::new(1) });
@@ -32,7 +33,7 @@ fn main() {
     let call = count(|| ENGINE.call_one(CpuId::new(1), &|_| ()));
     let flush = count(|| ENGINE.flush(&space, page, FreedTables::No));
     let other = CpuMask::only(CpuId::new(1));
-    let both: CpuMask<64> = [0, 1].map(CpuId::new).into_iter().collect();
+    let both: CpuMask<Cpus<64>> = [0, 1].map(CpuId::new).into_iter().collect();
     println!("call_one {call}");
     println!("flush {flush}");
     let mut rows = Vec::new();
@@ -80,10 +81,8 @@ fn main() {
 }
 
 /// Has two CPUs online.
-fn bring_up(engine: &Engine, memory: &'static [CpuMemory<64>; 2]) {
-    for (cpu, memory) in (0..).map(CpuId::new).zip(memory) {
-        engine.attach(cpu, memory);
-    }
+fn bring_up(engine: &Engine, memory: &'static [CpuMemory<Cpus<64>>; 2]) {
+    engine.attach(CpuId::new(0), memory);
     for cpu in [1, 0] {
         engine.platform().current.store(cpu, Ordering::Relaxed);
         engine.online();
@@ -96,10 +95,10 @@ const PEERS: [Peer; 9] = {
 };
 
 /// Calls of a peer through their trait, with two CPUs.
-fn calls(at: usize, peer: Peer) -> &'static dyn CrossCall<64> {
-    static CALLS: [OnceLock<&'static dyn CrossCall<64>>; PEERS.len()] =
+fn calls(at: usize, peer: Peer) -> &'static dyn CrossCall<Cpus<64>> {
+    static CALLS: [OnceLock<&'static dyn CrossCall<Cpus<64>>>; PEERS.len()] =
         [const { OnceLock::new() }; PEERS.len()];
-    static MEMORY: [CpuMemory<64>; 2] = [const { CpuMemory::new() }; 2];
+    static MEMORY: [CpuMemory<Cpus<64>>; 2] = [const { CpuMemory::new() }; 2];
 
     fn handle_ipi<const PEER: usize>() {
         CALLS[PEER].get().expect("it is made").handle_ipi();

@@ -12,7 +12,7 @@ use crate::second::{Relax, SecondPlatform};
 /// Longer than a halted CPU may sleep.
 const NAP: Duration = Duration::from_millis(1);
 
-type Measured<const N: usize> = Shootdown<Counted<SecondPlatform<N>, N>, N>;
+type Measured<const N: usize> = Shootdown<Counted<SecondPlatform<N>, N>>;
 
 /// A machine, as the bench asks for it.
 struct Threads<const N: usize>
@@ -89,9 +89,7 @@ where
     let platform = Counted::new(SecondPlatform::new(machine, relax), tallies);
     let measured: &Measured<N> = Box::leak(Box::new(Shootdown::new(platform)));
     let memory = (0..machine.cpus()).map(|_| CpuMemory::new());
-    for (cpu, memory) in (0..).map(CpuId::new).zip(Vec::leak(memory.collect())) {
-        measured.attach(cpu, memory);
-    }
+    measured.attach(CpuId::new(0), Vec::leak(memory.collect()));
     let threads = Box::leak(Box::new(Threads {
         machine,
         measured,

@@ -27,12 +27,12 @@ pub(crate) struct Inner<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    pub(crate) engine: Shootdown<Hosted<N>, N>,
-    pub(crate) spaces: Vec<AddressSpace<N>>,
+    pub(crate) engine: Shootdown<Hosted<N>>,
+    pub(crate) spaces: Vec<AddressSpace<Cpus<N>>>,
     /// Each CPU's private root in the first space, by number.
     pub(crate) windows: Vec<Option<WindowRoot>>,
     /// The CPUs of the machine, online or not.
-    pub(crate) cpus: CpuMask<N>,
+    pub(crate) cpus: CpuMask<Cpus<N>>,
     /// One more than the highest number of a CPU.
     pub(crate) span: usize,
     /// The idle threads by number of their CPU, and after them the others.
@@ -44,7 +44,7 @@ where
     pub(crate) churning: AtomicBool,
     pub(crate) stopping: AtomicBool,
     /// What the engine keeps for each CPU. After the engine, whose last use comes first.
-    _state: Vec<CpuMemory<N>>,
+    _state: Vec<CpuMemory<Cpus<N>>>,
 }
 
 impl<const N: usize> std::fmt::Debug for Inner<N>
@@ -71,11 +71,11 @@ where
         let memory = Memory::new(config.spaces, config.frames, span);
         let queue = Queue::new(span, config.tasks);
         let engine = Shootdown::new(Hosted::new(memory, queue, config));
-        let state: Vec<CpuMemory<N>> = cpus.iter().map(|_| CpuMemory::new()).collect();
+        let state: Vec<CpuMemory<Cpus<N>>> = cpus.iter().map(|_| CpuMemory::new()).collect();
         for (cpu, memory) in cpus.iter().zip(&state) {
             // SAFETY: 1. on the heap, and dropped after the engine.
             let memory = unsafe { memory.assume_static() };
-            engine.attach(*cpu, memory);
+            engine.attach(*cpu, std::slice::from_ref(memory));
         }
         let space = |index| AddressSpace::new(&engine, tables(Memory::root_of(index)));
         let spaces: Vec<_> = (0..config.spaces).map(space).collect();

@@ -75,7 +75,7 @@ where
 
     /// The engine. Its calls and flushes work on this machine's CPUs only: inside [`run_on`](Self::run_on) and
     /// [`run_tasks`](Self::run_tasks), and in what runs in interrupt context there.
-    pub fn engine(&self) -> &Shootdown<Hosted<N>, N> {
+    pub fn engine(&self) -> &Shootdown<Hosted<N>> {
         &self.inner.engine
     }
 
@@ -85,7 +85,7 @@ where
     }
 
     /// Their numbers.
-    pub fn possible_cpus(&self) -> CpuMask<N> {
+    pub fn possible_cpus(&self) -> CpuMask<Cpus<N>> {
         self.inner.cpus
     }
 
@@ -98,7 +98,7 @@ where
     ///
     /// # Panics
     /// When there is no space with this index.
-    pub fn space(&self, index: usize) -> &AddressSpace<N> {
+    pub fn space(&self, index: usize) -> &AddressSpace<Cpus<N>> {
         &self.inner.spaces[index]
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use shootdown::{
-    CpuId, FlushRange, IpiRefused, LocalFlush, Platform,
+    Capacity, CpuId, Cpus, FlushRange, IpiRefused, LocalFlush, Platform,
     tags::{Asid, AsidSlot, TagEntries},
     watch::{Stall, TraceEvent},
 };
@@ -71,7 +71,11 @@ impl<const N: usize> Hosted<N> {
 //    interrupts; a signal that the host's kernel has no room for is sent again.
 // 7. Nothing is flushed remotely. 8. Tags are not split, and the slots are a field.
 // 9. The only panic is that of a thread that is no CPU: it has lent nothing and owes nothing. 10. A hiccup is a sleep.
-unsafe impl<const N: usize> Platform for Hosted<N> {
+unsafe impl<const N: usize> Platform for Hosted<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Cpus = Cpus<N>;
     type IrqState = bool;
 
     #[inline]

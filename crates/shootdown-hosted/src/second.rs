@@ -65,6 +65,7 @@ unsafe impl<const N: usize> Platform for SecondPlatform<N>
 where
     shootdown::Cpus<N>: shootdown::Capacity,
 {
+    type Cpus = shootdown::Cpus<N>;
     type IrqState = bool;
 
     #[inline]

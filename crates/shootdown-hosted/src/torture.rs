@@ -50,7 +50,7 @@ where
         self.memory().spaces()
     }
 
-    fn space(&self, index: usize) -> &AddressSpace<N> {
+    fn space(&self, index: usize) -> &AddressSpace<Cpus<N>> {
         Machine::space(self, index)
     }
 
@@ -119,7 +119,7 @@ where
     type Platform = Hosted<N>;
     type Memory = Self;
 
-    fn engine(&self) -> &Shootdown<Hosted<N>, N> {
+    fn engine(&self) -> &Shootdown<Hosted<N>> {
         Machine::engine(self)
     }
 
@@ -127,7 +127,7 @@ where
         self
     }
 
-    fn possible_cpus(&self) -> CpuMask<N> {
+    fn possible_cpus(&self) -> CpuMask<Cpus<N>> {
         Machine::possible_cpus(self)
     }
 

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Flushes of one CPU that may be on their way at once.
 const SLOTS: usize = 4;
 
-type Engine = Shootdown<Hosted<CPUS>, CPUS>;
+type Engine = Shootdown<Hosted<CPUS>>;
 
 /// A lock as kernels have it.
 #[derive(Debug)]

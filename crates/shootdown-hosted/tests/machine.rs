@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use shootdown::{CallTargets, CpuId, CpuMask, FlushRange, FreedTables, PageSize, Platform};
+use shootdown::{CallTargets, CpuId, CpuMask, Cpus, FlushRange, FreedTables, PageSize, Platform};
 use shootdown_hosted::{Config, Machine, Part, Refused};
 
 fn cpu(index: u32) -> CpuId {
@@ -99,7 +99,7 @@ fn more_tasks_than_cpus_take_turns_and_move() {
         ..Config::new(2)
     })
     .unwrap();
-    let seen = Mutex::new(CpuMask::<2>::EMPTY);
+    let seen = Mutex::new(CpuMask::<Cpus<2>>::EMPTY);
     let arrived = AtomicUsize::new(0);
     machine
         .run_tasks(5, |_| {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use shootdown::shim::{AtomicU64, Ordering};
 #[cfg(feature = "sim")]
 use shootdown::shim::{first_name, touches};
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+use shootdown::{CpuId, CpuMask, Platform};
 
 use crate::CrossCall;
 use crate::caller::Caller;
@@ -118,11 +118,8 @@ impl Request {
     }
 }
 
-impl<P: Platform, const N: usize> CrossCall<N> for Bits<P>
-where
-    Cpus<N>: Capacity,
-{
-    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
+impl<P: Platform> CrossCall<P::Cpus> for Bits<P> {
+    fn call(&self, targets: &CpuMask<P::Cpus>, function: &(dyn Fn(CpuId) + Sync)) {
         let caller = Caller::new(&self.platform);
         let (others, is_named) = caller.split(targets);
         let me = caller.me.index();
@@ -142,7 +139,7 @@ where
                 number
             }
         };
-        let mut quiet = CpuMask::<N>::EMPTY;
+        let mut quiet = CpuMask::<P::Cpus>::EMPTY;
         for target in others.iter() {
             // ORDERING: publishes the request; pairs with the exchange in `handle_ipi`.
             let asked = (self.targets[target.index()].asked).fetch_or(1 << me, Ordering::AcqRel);

@@ -1,7 +1,7 @@
 //! [`Call`]: one call with its own set of targets, as Xen today and the series of April 2026 have it.
 
 use shootdown::shim::Ordering;
-use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+use shootdown::{Capacity, CpuId, CpuMask};
 
 use crate::function::{Borrowed, Place, place};
 use crate::set::SharedSet;
@@ -9,18 +9,12 @@ use crate::set::SharedSet;
 /// A function and the targets that have not finished it.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Call<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(crate) struct Call<C: Capacity> {
     function: Place,
-    selected: SharedSet<N>,
+    selected: SharedSet<C>,
 }
 
-impl<const N: usize> Call<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Call<C> {
     pub(crate) fn new() -> Self {
         Self {
             function: place(),
@@ -32,7 +26,7 @@ where
     ///
     /// # Safety
     /// 1. Nobody else fills it meanwhile, and the one before [is done](Self::is_done).
-    pub(crate) unsafe fn publish(&self, function: &(dyn Fn(CpuId) + Sync), targets: &CpuMask<N>) {
+    pub(crate) unsafe fn publish(&self, function: &(dyn Fn(CpuId) + Sync), targets: &CpuMask<C>) {
         // SAFETY: duty 1: the set is empty, so nobody reads.
         unsafe { self.function.write(Borrowed::new(function)) };
         // ORDERING: publishes the function; pairs with `contains` in `serve`.

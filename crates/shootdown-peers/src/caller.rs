@@ -1,6 +1,6 @@
 //! [`Caller`]: what every initiator does around its algorithm.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+use shootdown::{Capacity, CpuId, CpuMask, Platform};
 
 /// One call, on the CPU that makes it. Preemption is disabled until it is dropped, as in all the originals.
 #[derive(Debug)]
@@ -20,10 +20,7 @@ impl<'a, P: Platform> Caller<'a, P> {
     }
 
     /// `targets` without this CPU, and whether it was named.
-    pub(crate) fn split<const N: usize>(&self, targets: &CpuMask<N>) -> (CpuMask<N>, bool)
-    where
-        Cpus<N>: Capacity,
-    {
+    pub(crate) fn split<C: Capacity>(&self, targets: &CpuMask<C>) -> (CpuMask<C>, bool) {
         let mut others = *targets;
         let is_named = others.remove(self.me);
         (others, is_named)
@@ -40,10 +37,7 @@ impl<'a, P: Platform> Caller<'a, P> {
     }
 
     /// Interrupts all of `targets`, at once where the platform can.
-    pub(crate) fn interrupt_all<const N: usize>(&self, targets: &CpuMask<N>)
-    where
-        Cpus<N>: Capacity,
-    {
+    pub(crate) fn interrupt_all<C: Capacity>(&self, targets: &CpuMask<C>) {
         if targets.is_empty() {
             return;
         }

@@ -1,15 +1,12 @@
 //! [`CrossCall`]: what all of them can do.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+use shootdown::{Capacity, CpuId, CpuMask};
 
-/// Runs functions on other CPUs. `N` is the capacity of the masks.
-pub trait CrossCall<const N: usize>: Sync
-where
-    Cpus<N>: Capacity,
-{
+/// Runs functions on other CPUs. `C::CPUS` is the capacity of the masks.
+pub trait CrossCall<C: Capacity>: Sync {
     /// Runs `function` on every CPU of `targets`, the caller's own included if it is named, and returns when all
     /// have returned. Interrupts on, not inside a called function; the targets must all run.
-    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync));
+    fn call(&self, targets: &CpuMask<C>, function: &(dyn Fn(CpuId) + Sync));
 
     /// The body of the interrupt. Interrupts off.
     fn handle_ipi(&self);

@@ -3,17 +3,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use shootdown::{Capacity, CpuMask, Cpus};
+use shootdown::{Capacity, CpuMask};
 
 /// When the last of the calls ends if nothing costs anything but the function, each target runs one at a time, first
 /// come, first served, and each initiator makes its next call when the one before is complete. In the unit of `function_time`.
 ///
 /// `calls` are the targets of each call of each initiator.
-pub fn fifo_limit<const N: usize>(calls: &[Vec<CpuMask<N>>], function_time: u64) -> u64
-where
-    Cpus<N>: Capacity,
-{
-    let mut free_at = vec![0u64; N];
+pub fn fifo_limit<C: Capacity>(calls: &[Vec<CpuMask<C>>], function_time: u64) -> u64 {
+    let mut free_at = vec![0u64; C::CPUS];
     // When each initiator makes its next call, and which.
     let mut next: Vec<(u64, usize)> = vec![(0, 0); calls.len()];
     while let Some(initiator) = (0..calls.len())

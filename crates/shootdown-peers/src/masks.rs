@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use fastrand::Rng;
-use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+use shootdown::{Capacity, CpuId, CpuMask};
 
 /// How the targets of a call are drawn, and what is called there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,17 +46,14 @@ impl Masks {
     ///
     /// # Panics
     /// With more than [`most_targets`](Self::most_targets).
-    pub fn draw<const N: usize>(
+    pub fn draw<C: Capacity>(
         self,
         seed: u64,
         initiators: usize,
         calls: usize,
         targets: usize,
         cpus: usize,
-    ) -> Vec<Vec<CpuMask<N>>>
-    where
-        Cpus<N>: Capacity,
-    {
+    ) -> Vec<Vec<CpuMask<C>>> {
         assert!(
             targets <= self.most_targets(initiators, cpus),
             "{cpus} CPUs are too few for {initiators} initiators with {targets} {self} targets each"
@@ -97,7 +94,8 @@ mod tests {
 
     #[test]
     fn disjoint_calls_do_not_wait_and_identical_ones_queue() {
-        let limit = |masks: Masks| fifo_limit(&masks.draw::<16>(1, 4, 10, 3, 16), 5);
+        let limit =
+            |masks: Masks| fifo_limit(&masks.draw::<shootdown::Cpus<16>>(1, 4, 10, 3, 16), 5);
         assert_eq!(limit(Masks::Disjoint), 50);
         assert_eq!(limit(Masks::Identical), 200);
         assert!((51..200).contains(&limit(Masks::Random)));
@@ -105,12 +103,12 @@ mod tests {
 
     #[test]
     fn targets_are_no_initiators_unless_everybody_calls() {
-        let drawn = Masks::Random.draw::<16>(1, 2, 20, 6, 8);
-        let others: CpuMask<16> = (2..8).map(CpuId::new).collect();
+        let drawn = Masks::Random.draw::<shootdown::Cpus<16>>(1, 2, 20, 6, 8);
+        let others: CpuMask<shootdown::Cpus<16>> = (2..8).map(CpuId::new).collect();
         assert!(drawn.iter().flatten().all(|mask| *mask == others));
-        let drawn = Masks::Random.draw::<16>(1, 8, 20, 7, 8);
+        let drawn = Masks::Random.draw::<shootdown::Cpus<16>>(1, 8, 20, 7, 8);
         for (initiator, masks) in drawn.iter().enumerate() {
-            let mut others = CpuMask::<16>::first(8);
+            let mut others = CpuMask::<shootdown::Cpus<16>>::first(8);
             others.remove(CpuId::new(initiator as u32));
             assert!(masks.iter().all(|mask| *mask == others));
         }

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "sim")]
 use shootdown::shim::{first_name, touches};
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+use shootdown::{CpuId, CpuMask, Platform};
 
 use crate::CrossCall;
 use crate::call::Call;
@@ -15,19 +15,13 @@ use crate::lock::TicketLock;
 ///
 /// Weakness: one call at a time, whoever its targets are.
 #[derive(Debug)]
-pub struct OneLock<P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct OneLock<P: Platform> {
     platform: P,
     lock: TicketLock,
-    call: Call<N>,
+    call: Call<P::Cpus>,
 }
 
-impl<P: Platform, const N: usize> OneLock<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> OneLock<P> {
     /// Nothing is under way.
     pub fn new(platform: P) -> Self {
         Self {
@@ -38,11 +32,8 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> CrossCall<N> for OneLock<P, N>
-where
-    Cpus<N>: Capacity,
-{
-    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
+impl<P: Platform> CrossCall<P::Cpus> for OneLock<P> {
+    fn call(&self, targets: &CpuMask<P::Cpus>, function: &(dyn Fn(CpuId) + Sync)) {
         let caller = Caller::new(&self.platform);
         let (others, is_named) = caller.split(targets);
         self.lock.with(&self.platform, || {

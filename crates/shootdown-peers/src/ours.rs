@@ -1,22 +1,16 @@
 //! The engine itself, behind the same trait.
 
-use shootdown::{Capacity, CpuId, CpuMask, CpuMemory, Cpus, Platform, Shootdown};
+use shootdown::{CpuId, CpuMask, CpuMemory, Platform, Shootdown};
 
 use crate::CrossCall;
 
-/// The memory of an engine for up to `N` CPUs of which there are `cpus`, in bytes.
-pub(crate) fn bytes_for<P: Platform, const N: usize>(cpus: usize) -> usize
-where
-    Cpus<N>: Capacity,
-{
-    size_of::<Shootdown<P, N>>() + cpus * size_of::<CpuMemory<N>>()
+/// The memory of an engine for up to `P::Cpus::CPUS` CPUs of which there are `cpus`, in bytes.
+pub(crate) fn bytes_for<P: Platform>(cpus: usize) -> usize {
+    size_of::<Shootdown<P>>() + cpus * size_of::<CpuMemory<P::Cpus>>()
 }
 
-impl<P: Platform, const N: usize> CrossCall<N> for Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
-    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
+impl<P: Platform> CrossCall<P::Cpus> for Shootdown<P> {
+    fn call(&self, targets: &CpuMask<P::Cpus>, function: &(dyn Fn(CpuId) + Sync)) {
         self.call_many(targets, function);
     }
 
@@ -25,7 +19,7 @@ where
     }
 
     fn bytes(&self) -> usize {
-        bytes_for::<P, N>(self.ready_cpus().len())
+        bytes_for::<P>(self.ready_cpus().len())
     }
 
     #[cfg(feature = "sim")]

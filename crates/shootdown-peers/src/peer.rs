@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use shootdown::{Capacity, Cpus, Platform};
+use shootdown::Platform;
 
 use crate::{
     Acknowledgement, Bits, CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet, ours,
@@ -63,15 +63,14 @@ impl Peer {
 
     /// Its calls for CPUs below `cpus`. `None` for the engine, which hosts make themselves: it is too large for many a stack, and
     /// they need it as what it is.
-    pub fn calls<P, const N: usize>(self, platform: P, cpus: usize) -> Option<Box<dyn CrossCall<N>>>
+    pub fn calls<P>(self, platform: P, cpus: usize) -> Option<Box<dyn CrossCall<P::Cpus>>>
     where
         P: Platform + 'static,
-        Cpus<N>: Capacity,
     {
         Some(match self {
             Self::Mailbox => Box::new(Mailbox::new(platform)),
-            Self::OneLock => Box::new(OneLock::<_, N>::new(platform)),
-            Self::TaskSet => Box::new(TaskSet::<_, N>::new(platform, cpus)),
+            Self::OneLock => Box::new(OneLock::new(platform)),
+            Self::TaskSet => Box::new(TaskSet::new(platform, cpus)),
             Self::CallQueues => Box::new(CallQueues::new(platform, cpus)),
             Self::Scoreboard => Box::new(Scoreboard::new(platform, cpus)),
             Self::Shootdown => return None,
@@ -86,18 +85,17 @@ impl Peer {
     }
 
     /// The memory that it takes for CPUs below `cpus`, in bytes.
-    pub fn bytes<P, const N: usize>(self, platform: P, cpus: usize) -> usize
+    pub fn bytes<P>(self, platform: P, cpus: usize) -> usize
     where
         P: Platform + 'static,
-        Cpus<N>: Capacity,
     {
         match self {
             // Large enough to be reckoned without making one.
             Self::CallQueues => CallQueues::<P>::bytes_for(cpus),
             Self::Scoreboard => Scoreboard::<P>::bytes_for(cpus),
             _ => self
-                .calls::<P, N>(platform, cpus)
-                .map_or_else(|| ours::bytes_for::<P, N>(cpus), |calls| calls.bytes()),
+                .calls::<P>(platform, cpus)
+                .map_or_else(|| ours::bytes_for::<P>(cpus), |calls| calls.bytes()),
         }
     }
 }

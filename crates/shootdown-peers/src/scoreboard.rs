@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use shootdown::shim::{AtomicU64, Ordering};
 #[cfg(feature = "sim")]
 use shootdown::shim::{first_name, touches};
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+use shootdown::{CpuId, CpuMask, Platform};
 
 use crate::CrossCall;
 use crate::caller::Caller;
@@ -73,11 +73,8 @@ impl<P: Platform> Scoreboard<P> {
     }
 }
 
-impl<P: Platform, const N: usize> CrossCall<N> for Scoreboard<P>
-where
-    Cpus<N>: Capacity,
-{
-    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
+impl<P: Platform> CrossCall<P::Cpus> for Scoreboard<P> {
+    fn call(&self, targets: &CpuMask<P::Cpus>, function: &(dyn Fn(CpuId) + Sync)) {
         let caller = Caller::new(&self.platform);
         let (others, is_named) = caller.split(targets);
         let column = caller.me.index();

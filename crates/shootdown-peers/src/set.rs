@@ -3,28 +3,20 @@
 use core::fmt;
 
 use shootdown::shim::{AtomicU64, Ordering};
-use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+use shootdown::{Capacity, CpuId, CpuMask};
 
 /// A set of CPUs, one bit each.
-pub(crate) struct SharedSet<const N: usize>(<Cpus<N> as Capacity>::AtomicWords)
-where
-    Cpus<N>: Capacity;
+pub(crate) struct SharedSet<C: Capacity>(C::AtomicWords);
 
-impl<const N: usize> fmt::Debug for SharedSet<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> fmt::Debug for SharedSet<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SharedSet")
     }
 }
 
-impl<const N: usize> SharedSet<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> SharedSet<C> {
     pub(crate) const fn new() -> Self {
-        Self(<Cpus<N> as Capacity>::ATOMIC_ZERO)
+        Self(C::ATOMIC_ZERO)
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -48,7 +40,7 @@ where
     }
 
     /// Overwrites it; nobody else changes it meanwhile.
-    pub(crate) fn store(&self, mask: &CpuMask<N>, order: Ordering) {
+    pub(crate) fn store(&self, mask: &CpuMask<C>, order: Ordering) {
         for (to, from) in self.words().iter().zip(mask.as_set().words()) {
             to.store(*from, order);
         }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use shootdown::shim::Ordering;
 #[cfg(feature = "sim")]
 use shootdown::shim::{first_name, touches};
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+use shootdown::{CpuId, CpuMask, Platform};
 
 use crate::CrossCall;
 use crate::call::Call;
@@ -18,23 +18,17 @@ use crate::set::SharedSet;
 /// Weakness: whoever has a low number is served first, by every target, in each interrupt; one line is written by every
 /// initiator at the beginning and at the end of each call, and read by every target.
 #[derive(Debug)]
-pub struct TaskSet<P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct TaskSet<P: Platform> {
     platform: P,
-    calls: Box<[Call<N>]>,
-    tasks: Aligned<SharedSet<N>>,
+    calls: Box<[Call<P::Cpus>]>,
+    tasks: Aligned<SharedSet<P::Cpus>>,
 }
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-impl<P: Platform, const N: usize> TaskSet<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> TaskSet<P> {
     /// For CPUs below `cpus`.
     pub fn new(platform: P, cpus: usize) -> Self {
         Self {
@@ -45,11 +39,8 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> CrossCall<N> for TaskSet<P, N>
-where
-    Cpus<N>: Capacity,
-{
-    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
+impl<P: Platform> CrossCall<P::Cpus> for TaskSet<P> {
+    fn call(&self, targets: &CpuMask<P::Cpus>, function: &(dyn Fn(CpuId) + Sync)) {
         let caller = Caller::new(&self.platform);
         let (others, is_named) = caller.split(targets);
         let call = &self.calls[caller.me.index()];

@@ -27,5 +27,5 @@ pub mod walkthrough;
 pub mod workload;
 
 pub use machine::{
-    Engine, Failure, FailureKind, Machine, Program, SimPlatform, kernel_root_at, root_at,
+    Engine, Failure, FailureKind, Machine, PLATFORM, Program, SimPlatform, kernel_root_at, root_at,
 };

@@ -113,9 +113,9 @@ where
     /// Calls `function` by `call`, which returns where it ran, and checks all that a call promises.
     fn check_call(
         &self,
-        named: &CpuMask<N>,
+        named: &CpuMask<Cpus<N>>,
         function: &(dyn Fn(CpuId, u64) + Sync),
-        call: impl FnOnce(&Function<'_>) -> CpuMask<N>,
+        call: impl FnOnce(&Function<'_>) -> CpuMask<Cpus<N>>,
     ) -> bool {
         let steady = self.steady(named);
         let ran = self.run_call(function, call);
@@ -127,8 +127,8 @@ where
     fn run_call(
         &self,
         function: &(dyn Fn(CpuId, u64) + Sync),
-        call: impl FnOnce(&Function<'_>) -> CpuMask<N>,
-    ) -> CpuMask<N> {
+        call: impl FnOnce(&Function<'_>) -> CpuMask<Cpus<N>>,
+    ) -> CpuMask<Cpus<N>> {
         let sequence = self.record().open();
         let numbered = |cpu: CpuId| function(cpu, sequence);
         let ran = call(&(&numbered as Function<'_>));
@@ -157,7 +157,12 @@ where
     }
 
     /// Whether a call returned the right targets.
-    pub(crate) fn check_targets(&self, named: &CpuMask<N>, ran: &CpuMask<N>, steady: Steady<N>) {
+    pub(crate) fn check_targets(
+        &self,
+        named: &CpuMask<Cpus<N>>,
+        ran: &CpuMask<Cpus<N>>,
+        steady: Steady<N>,
+    ) {
         let mut unnamed = *ran;
         unnamed.subtract(named);
         if let Some(cpu) = unnamed.iter().next() {
@@ -172,7 +177,7 @@ where
     /// Whether the functions ran, on each CPU as often as `wanted` says, and what they wrote is seen.
     pub(crate) fn check_answers(
         &self,
-        ran: &CpuMask<N>,
+        ran: &CpuMask<Cpus<N>>,
         sequence: u64,
         wanted: impl Fn(CpuId) -> u64,
     ) {

@@ -22,7 +22,7 @@ where
     Cpus<N>: Capacity,
 {
     epoch: u64,
-    pub(crate) cpus: CpuMask<N>,
+    pub(crate) cpus: CpuMask<Cpus<N>>,
 }
 
 impl Churn {
@@ -79,7 +79,7 @@ impl Churn {
     pub(crate) fn steady<H: Host<N>, const N: usize>(
         &self,
         host: &H,
-        named: &CpuMask<N>,
+        named: &CpuMask<Cpus<N>>,
     ) -> Steady<N>
     where
         Cpus<N>: Capacity,
@@ -94,7 +94,7 @@ impl Churn {
     pub(crate) fn difference<const N: usize>(
         &self,
         steady: Steady<N>,
-        ran: &CpuMask<N>,
+        ran: &CpuMask<Cpus<N>>,
     ) -> Option<CpuId>
     where
         Cpus<N>: Capacity,
@@ -119,7 +119,7 @@ mod tests {
     fn one_too_many_differs_as_one_too_few_does() {
         let churn = Churn::new();
         let difference = |ran| {
-            let (epoch, cpus) = (churn.epoch.get(), CpuMask::<4>::first(2));
+            let (epoch, cpus) = (churn.epoch.get(), CpuMask::<Cpus<4>>::first(2));
             churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran))
         };
         churn.out.set(2 + 1);

@@ -91,7 +91,7 @@ where
         &self,
         rng: &mut Rng,
         here: usize,
-        pinned: &PinnedWindows<'_, H::Platform, N>,
+        pinned: &PinnedWindows<'_, H::Platform>,
     ) -> bool {
         let mut changed = Changed::nothing(Region::Window(here));
         let mut gone = Gone::default();

@@ -13,18 +13,18 @@ where
     Cpus<N>: Capacity,
 {
     /// What the engine runs on.
-    type Platform: Platform;
+    type Platform: Platform<Cpus = Cpus<N>>;
     /// What can be mapped; [`NoMemory`](crate::NoMemory) where nothing can.
     type Memory: Memory<N>;
 
     /// The engine under test.
-    fn engine(&self) -> &Shootdown<Self::Platform, N>;
+    fn engine(&self) -> &Shootdown<Self::Platform>;
 
     /// Translations to check.
     fn memory(&self) -> &Self::Memory;
 
     /// The CPUs of the machine, whether online or not.
-    fn possible_cpus(&self) -> CpuMask<N>;
+    fn possible_cpus(&self) -> CpuMask<Cpus<N>>;
 
     /// Keeps this CPU busy for `ns` nanoseconds. Any context, also inside a called function; serves nothing.
     fn busy(&self, ns: u64) {

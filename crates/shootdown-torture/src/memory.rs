@@ -29,7 +29,7 @@ where
     fn spaces(&self) -> usize;
 
     /// The engine's view of space `index`.
-    fn space(&self, index: usize) -> &AddressSpace<N>;
+    fn space(&self, index: usize) -> &AddressSpace<Cpus<N>>;
 
     /// How many pages each region has, at most [`PAGES`](crate::PAGES), and of windows
     /// [`WINDOW_PAGES`](crate::WINDOW_PAGES); all are unmapped at the beginning. A region may have none.
@@ -112,7 +112,7 @@ where
         0
     }
 
-    fn space(&self, _: usize) -> &AddressSpace<N> {
+    fn space(&self, _: usize) -> &AddressSpace<Cpus<N>> {
         unreachable!("there are no spaces")
     }
 

@@ -68,9 +68,8 @@ where
         let (torture, worker, operation) = (self.torture, self.worker, self.operation);
         let sequence = self.record().open();
         let count = 1 + rng.below(TICKETS as u64) as usize;
-        let mut tickets: [Option<CallTicket<'_, H::Platform, N>>; TICKETS] =
-            [const { None }; TICKETS];
-        let mut masks = [CpuMask::<N>::EMPTY; TICKETS];
+        let mut tickets: [Option<CallTicket<'_, H::Platform>>; TICKETS] = [const { None }; TICKETS];
+        let mut masks = [CpuMask::<Cpus<N>>::EMPTY; TICKETS];
         for (ticket, mask) in tickets.iter_mut().zip(&mut masks).take(count) {
             let targets = self.some_cpus(rng);
             let steady = self.steady(&targets);
@@ -108,7 +107,7 @@ where
     }
 
     /// A wait returns the targets that its ticket named.
-    fn check_back(&self, ran: &CpuMask<N>, back: Option<&CpuMask<N>>) {
+    fn check_back(&self, ran: &CpuMask<Cpus<N>>, back: Option<&CpuMask<Cpus<N>>>) {
         if back.is_some_and(|back| back != ran) {
             self.report(Promise::TargetsNamed, self.here(), 0, 1);
         }
@@ -121,13 +120,13 @@ where
         }
     }
 
-    fn letter(&self, rng: &mut Rng) -> (CpuMask<N>, Letter) {
+    fn letter(&self, rng: &mut Rng) -> (CpuMask<Cpus<N>>, Letter) {
         let sequence = self.record().open_post();
         let letter = Letter::new(self.worker, LetterKind::Worker, sequence);
         (self.some_cpus(rng), letter)
     }
 
-    fn try_send(&self, targets: &CpuMask<N>, letter: Letter) -> bool {
+    fn try_send(&self, targets: &CpuMask<Cpus<N>>, letter: Letter) -> bool {
         let torture = self.torture;
         let steady = self.steady(targets);
         let function = move |cpu| torture.deliver(&letter, cpu);
@@ -170,7 +169,7 @@ where
         }
     }
 
-    fn enter_letter(&self, letter: &Letter, ran: &CpuMask<N>) {
+    fn enter_letter(&self, letter: &Letter, ran: &CpuMask<Cpus<N>>) {
         for cpu in ran.iter() {
             self.mail[cpu.index()].send(letter.token());
         }

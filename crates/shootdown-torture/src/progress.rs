@@ -17,7 +17,7 @@ where
     Cpus<N>: Capacity,
 {
     torture: &'a Torture<N>,
-    online: CpuMask<N>,
+    online: CpuMask<Cpus<N>>,
     elapsed_ns: u64,
 }
 

@@ -178,7 +178,11 @@ impl<const N: usize> Record<N> {
     }
 
     /// After the wait: a CPU among `ran` whose reply is not seen.
-    pub(crate) fn check_replies(&self, ran: &CpuMask<N>, sequence: u64) -> Option<Mismatch>
+    pub(crate) fn check_replies(
+        &self,
+        ran: &CpuMask<shootdown::Cpus<N>>,
+        sequence: u64,
+    ) -> Option<Mismatch>
     where
         shootdown::Cpus<N>: shootdown::Capacity,
     {

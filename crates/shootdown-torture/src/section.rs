@@ -55,7 +55,7 @@ impl<const N: usize> Sections<N> {
     }
 
     /// A CPU among `named` that serves nothing now, and which of its silences that is.
-    pub(crate) fn silent(&self, named: &CpuMask<N>) -> Option<(CpuId, u64)>
+    pub(crate) fn silent(&self, named: &CpuMask<Cpus<N>>) -> Option<(CpuId, u64)>
     where
         Cpus<N>: Capacity,
     {

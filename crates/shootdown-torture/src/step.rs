@@ -218,7 +218,7 @@ where
     }
 
     /// The CPUs of `named` that are online, before a call that names them.
-    pub(crate) fn steady(&self, named: &CpuMask<N>) -> Steady<N> {
+    pub(crate) fn steady(&self, named: &CpuMask<Cpus<N>>) -> Steady<N> {
         self.torture.churn.steady(self.host, named)
     }
 
@@ -238,7 +238,7 @@ where
     }
 
     /// Random CPUs of this machine, whether online or not.
-    pub(crate) fn some_cpus(&self, rng: &mut Rng) -> CpuMask<N> {
+    pub(crate) fn some_cpus(&self, rng: &mut Rng) -> CpuMask<Cpus<N>> {
         let mut bits = rng.next_u64();
         let mut mask = CpuMask::EMPTY;
         for cpu in self.host.possible_cpus().iter() {

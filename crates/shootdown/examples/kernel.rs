@@ -8,12 +8,12 @@
 
 extern crate alloc;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
+use shootdown::Cpus;
 
 use shootdown::watch::Stall;
 use shootdown::*;
@@ -21,10 +21,10 @@ use shootdown::*;
 /// As many as the kernel could ever have. What is not there costs two words and a bit in each set.
 const MOST_CPUS: usize = 1024;
 
-pub type Space = AddressSpace<MOST_CPUS>;
+pub type Space = AddressSpace<Cpus<MOST_CPUS>>;
 pub type Frame = u64;
 
-static ENGINE: Shootdown<Kernel, MOST_CPUS> = Shootdown::new(Kernel);
+static ENGINE: Shootdown<Kernel> = Shootdown::new(Kernel);
 
 /// What the kernel has: one processor's instructions each.
 mod processor {
@@ -52,6 +52,7 @@ pub struct Kernel;
 
 // SAFETY: the kernel answers the ten duties one by one here; `processor` does what its names say.
 unsafe impl Platform for Kernel {
+    type Cpus = Cpus<MOST_CPUS>;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -106,9 +107,8 @@ unsafe impl Platform for Kernel {
 
 /// On the boot CPU, when the interrupt controller works: `cpus` have been found.
 pub fn start(cpus: u32) {
-    for cpu in 0..cpus {
-        ENGINE.attach(CpuId::new(cpu), Box::leak(Box::new(CpuMemory::new())));
-    }
+    let memory: Vec<_> = (0..cpus).map(|_| CpuMemory::new()).collect();
+    ENGINE.attach(CpuId::new(0), memory.leak());
     start_cpu();
 }
 

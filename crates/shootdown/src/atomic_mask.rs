@@ -3,38 +3,32 @@
 //! Single bits change atomically. Several groups are read word by word; callers
 //! say at each use why that is enough.
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::mask::CpuMask;
 use crate::sync::{AtomicU64, Ordering, const_fn};
 
-/// A set of CPUs below `N` that may be changed and read concurrently.
+/// A set of CPUs below the capacity that may be changed and read concurrently.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct AtomicCpuMask<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    words: <Cpus<N> as Capacity>::AtomicWords,
+pub(crate) struct AtomicCpuMask<C: Capacity> {
+    words: C::AtomicWords,
 }
 
-impl<const N: usize> AtomicCpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> AtomicCpuMask<C> {
     const_fn! {
         /// The empty set.
         pub(crate) fn new() -> Self {
             #[cfg(not(loom))]
-            let words = <Cpus<N> as Capacity>::ATOMIC_ZERO;
+            let words = C::ATOMIC_ZERO;
             #[cfg(loom)]
-            let words = <Cpus<N> as Capacity>::atomic_zero();
+            let words = C::atomic_zero();
             Self { words }
         }
     }
 
     fn word(&self, cpu: CpuId) -> &AtomicU64 {
-        &self.words.as_ref()[<Cpus<N> as Capacity>::group(cpu)]
+        &self.words.as_ref()[C::group(cpu)]
     }
 
     /// The word of one group.
@@ -47,24 +41,22 @@ where
         core::ptr::from_ref(self.word(cpu)).addr()
     }
 
-    /// Adds `cpu`, which is below `N`; returns the word of its group as it was before.
+    /// Adds `cpu`, which is below the capacity; returns the word of its group as it was before.
     #[inline]
     pub(crate) fn insert(&self, cpu: CpuId, order: Ordering) -> u64 {
-        self.word(cpu)
-            .fetch_or(<Cpus<N> as Capacity>::bit(cpu), order)
+        self.word(cpu).fetch_or(C::bit(cpu), order)
     }
 
-    /// Removes `cpu`, which is below `N`.
+    /// Removes `cpu`, which is below the capacity.
     #[inline]
     pub(crate) fn remove(&self, cpu: CpuId, order: Ordering) {
-        self.word(cpu)
-            .fetch_and(!<Cpus<N> as Capacity>::bit(cpu), order);
+        self.word(cpu).fetch_and(!C::bit(cpu), order);
     }
 
     /// Whether `cpu` is in the set.
     #[inline]
     pub(crate) fn contains(&self, cpu: CpuId, order: Ordering) -> bool {
-        self.word(cpu).load(order) & <Cpus<N> as Capacity>::bit(cpu) != 0
+        self.word(cpu).load(order) & C::bit(cpu) != 0
     }
 
     /// Whether every word was seen empty, each at its own moment.
@@ -74,7 +66,7 @@ where
     }
 
     /// The set as it was seen, word by word.
-    pub(crate) fn load(&self, order: Ordering) -> CpuMask<N> {
+    pub(crate) fn load(&self, order: Ordering) -> CpuMask<C> {
         let mut mask = CpuMask::EMPTY;
         for (to, from) in mask.words_mut().iter_mut().zip(self.words.as_ref()) {
             *to = from.load(order);
@@ -83,7 +75,7 @@ where
     }
 
     /// The set as it was seen, word by word, for reports.
-    pub fn snapshot(&self) -> CpuMask<N> {
+    pub fn snapshot(&self) -> CpuMask<C> {
         self.load(Ordering::Relaxed)
     }
 }
@@ -95,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_set_with_one_member_in_any_word_is_not_empty() {
-        let set = AtomicCpuMask::<192>::new();
+        let set = AtomicCpuMask::<crate::Cpus<192>>::new();
         assert!(set.is_empty(Ordering::Relaxed));
         for cpu in [0, 63, 64, 130, 191].map(CpuId::new) {
             set.insert(cpu, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! Stable Rust cannot write `[u64; N.div_ceil(64)]` for a const parameter `N`. The sealed trait
 //! [`Capacity`] states the quotient for every supported `N` instead, which keeps sets at one bit a
-//! CPU. Hosts name a concrete `N` and never see the trait.
+//! CPU. A host names one type, `Cpus<N>`, as [`Platform::Cpus`](crate::Platform::Cpus).
 //!
 //! The CPUs whose bits share a word are a *group*; a CPU's number within its group is its *lane*. Models and the simulator
 //! know some further `N` whose words hold two or four CPUs: there a few CPUs have several groups, rings and leaves.
@@ -17,10 +17,11 @@ use core::hash::Hash;
 
 use crate::call::Ring;
 use crate::cpu::CpuId;
-use crate::sync::{AtomicU64, OwnWord};
+use crate::memory::CpuState;
+use crate::sync::{AtomicU64, OwnWord, SetOnce};
 
-/// The capacity marker for `N` CPUs; see [`Capacity`].
-#[derive(Clone, Copy, Debug)]
+/// Room for `N` CPUs: 1 to 64, or a multiple of 64 up to 4096.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Cpus<const N: usize>;
 
 mod sealed {
@@ -32,7 +33,11 @@ mod sealed {
     message = "an engine for this number of CPUs is not supported",
     note = "use 1 to 64, or a multiple of 64 up to 4096: round your number up"
 )]
-pub trait Capacity: sealed::Sealed {
+pub trait Capacity:
+    sealed::Sealed + Copy + Default + Eq + Hash + Debug + Send + Sync + 'static
+{
+    /// How many CPUs there is room for.
+    const CPUS: usize;
     /// Plain words, one bit a CPU.
     type Words: Copy + Eq + Hash + Debug + AsRef<[u64]> + AsMut<[u64]> + Send + Sync + 'static;
     /// Atomic words, one bit a CPU.
@@ -47,6 +52,12 @@ pub trait Capacity: sealed::Sealed {
     /// One ring a group.
     #[doc(hidden)]
     type Rings: AsRef<[Ring]> + Debug + Send + Sync + 'static;
+    /// The memory of each CPU that has any.
+    #[doc(hidden)]
+    type Table: AsRef<[SetOnce<CpuState<Self>>]> + Debug + Send + Sync + 'static;
+    /// No CPU has any.
+    #[doc(hidden)]
+    const TABLE: Self::Table;
     /// Number of words, which is that of groups.
     const WORDS: usize;
     /// CPUs of a group: bits of a word that are used.
@@ -124,6 +135,9 @@ macro_rules! capacity {
             type OwnWords = [OwnWord; $words];
             type Wide = [AtomicU64; ($words > 1) as usize];
             type Rings = [Ring; $words];
+            type Table = [SetOnce<CpuState<Self>>; $cpus];
+            const CPUS: usize = $cpus;
+            const TABLE: Self::Table = [const { SetOnce::new() }; $cpus];
             const WORDS: usize = $words;
             const GROUP_CPUS: usize = $group;
             const LEAF_CPUS: usize = $leaf;

@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64 as CoreU64;
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::call::Ring;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::guard::{IrqGuard, PreemptGuard};
 use crate::handle::Watcher;
@@ -16,15 +16,12 @@ use crate::stats::Stats;
 use crate::sync::{AtomicU64, Ordering, Padded, SetOnce, const_fn, fence};
 use crate::trace::TraceEvent;
 
-/// Cross-CPU calls and TLB shootdown for up to `N` CPUs.
+/// Cross-CPU calls and TLB shootdown for up to `P::Cpus::CPUS` CPUs.
 ///
 /// Usually one `static` of the kernel, all zero at the start. All methods take `&self`; each says in which context it may be
 /// called.
 #[derive(Debug)]
-pub struct Shootdown<P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct Shootdown<P: Platform> {
     pub(crate) platform: P,
     /// The bits in which the policy differs from the default.
     policy: Padded<AtomicU64>,
@@ -36,19 +33,16 @@ where
     /// How many groups have CPUs with memory: what is beyond is empty in every set.
     groups: CoreU64,
     /// The targets of flushes and kicks: all that are online.
-    ready: Padded<AtomicCpuMask<N>>,
+    ready: Padded<AtomicCpuMask<P::Cpus>>,
     /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
-    callable: Padded<AtomicCpuMask<N>>,
+    callable: Padded<AtomicCpuMask<P::Cpus>>,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     departure: Padded<AtomicU64>,
-    rings: <Cpus<N> as Capacity>::Rings,
-    pub(crate) cpus: [SetOnce<CpuState<N>>; N],
+    rings: <P::Cpus as Capacity>::Rings,
+    cpus: <P::Cpus as Capacity>::Table,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     const_fn! {
         /// An engine with no CPU attached, under [`Policy::BEST`].
         pub fn new(platform: P) -> Self {
@@ -63,10 +57,10 @@ where
                 callable: Padded(AtomicCpuMask::new()),
                 departure: Padded(AtomicU64::new(0)),
                 #[cfg(not(loom))]
-                rings: <Cpus<N> as Capacity>::RINGS,
+                rings: P::Cpus::RINGS,
                 #[cfg(loom)]
-                rings: <Cpus<N> as Capacity>::rings(),
-                cpus: [const { SetOnce::new() }; N],
+                rings: P::Cpus::rings(),
+                cpus: P::Cpus::TABLE,
             }
         }
     }
@@ -76,26 +70,29 @@ where
         &self.platform
     }
 
-    /// Gives `cpu` its memory, which it needs before it uses the engine in any way. Call it once for each CPU that there is, on
-    /// any CPU, before `cpu` comes [`online`](Self::online): at boot for all, also for more CPUs than the machine has, or as each is found. Does
+    /// Gives CPU `first`, and those that follow it, their memory, which each needs before it uses the engine in any way. Call it once for each CPU that
+    /// there is, on any CPU, before that CPU comes [`online`](Self::online): at boot for all, also for more CPUs than the machine has, or as each is found. Does
     /// not block. An engine that does not live for ever takes [`CpuMemory::assume_static`].
     ///
     /// # Panics
-    /// When `cpu` is not below `N` or has memory already, or `memory` is another CPU's.
+    /// When a CPU is not below the [capacity](Platform::Cpus) or has memory already, or the memory is another CPU's.
     #[track_caller]
-    pub fn attach(&self, cpu: CpuId, memory: &'static CpuMemory<N>) {
-        assert!(
-            cpu.index() < N,
-            "{cpu} is attached to an engine for {N} CPUs"
-        );
-        assert!(self.attached(cpu).is_none(), "{cpu} was attached before");
-        let state = memory.claim(cpu);
-        // SAFETY: 1. it is borrowed for ever.
-        let is_first = unsafe { self.cpus[cpu.index()].set(state) };
-        assert!(is_first, "{cpu} was attached before");
-        let groups = <Cpus<N> as Capacity>::group(cpu) as u64 + 1;
-        self.groups
-            .fetch_max(groups, core::sync::atomic::Ordering::Relaxed);
+    pub fn attach(&self, first: CpuId, memory: &'static [CpuMemory<P::Cpus>]) {
+        for (cpu, memory) in (first.index()..).map(CpuId::from_index).zip(memory) {
+            let most = P::Cpus::CPUS;
+            assert!(
+                cpu.index() < most,
+                "{cpu} is attached to an engine for {most} CPUs"
+            );
+            assert!(self.attached(cpu).is_none(), "{cpu} was attached before");
+            let state = memory.claim(cpu);
+            // SAFETY: 1. it is borrowed for ever.
+            let is_first = unsafe { self.cpus()[cpu.index()].set(state) };
+            assert!(is_first, "{cpu} was attached before");
+            let groups = P::Cpus::group(cpu) as u64 + 1;
+            self.groups
+                .fetch_max(groups, core::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     /// Makes the running CPU a target, and drops every translation it holds.
@@ -108,7 +105,7 @@ where
     /// [`poll`](Self::poll) in its loop: flushes wait for it.
     ///
     /// # Panics
-    /// When the CPU is online already, has no [memory](Self::attach), its number is not below `N`, or its [tags](Platform::asid_slots) are those of
+    /// When the CPU is online already, has no [memory](Self::attach), its number is not below the capacity, or its [tags](Platform::asid_slots) are those of
     /// another engine on which it is online.
     pub fn online(&self) {
         let irq = self.irq_guard();
@@ -131,7 +128,7 @@ where
 
     /// The CPUs that are targets now; one that is going [`offline`](Self::offline) refuses functions already. Any context; does not
     /// block.
-    pub fn ready_cpus(&self) -> CpuMask<N> {
+    pub fn ready_cpus(&self) -> CpuMask<P::Cpus> {
         // ORDERING: acquires the last accesses of CPUs that went offline; callers that need I1 put their fence before this.
         self.ready.0.load(Ordering::Acquire)
     }
@@ -155,44 +152,44 @@ where
     /// What the engine keeps for `cpu`.
     ///
     /// # Panics
-    /// When `cpu` has no memory, or is not below `N`.
+    /// When `cpu` has no memory, or is not below the capacity.
     #[inline]
-    pub(crate) fn state(&self, cpu: CpuId) -> &CpuState<N> {
-        match self.cpus.get(cpu.index()).and_then(SetOnce::get) {
+    pub(crate) fn state(&self, cpu: CpuId) -> &CpuState<P::Cpus> {
+        match self.cpus().get(cpu.index()).and_then(SetOnce::get) {
             Some(memory) => memory,
-            None => no_memory(cpu, N),
+            None => no_memory(cpu, P::Cpus::CPUS),
         }
     }
 
     /// The running CPU. Interrupts are off.
     ///
     /// # Panics
-    /// When it has no memory, or is not below `N`.
+    /// When it has no memory, or is not below the capacity.
     #[inline]
-    pub(crate) fn here(&self) -> Here<'_, N> {
+    pub(crate) fn here(&self) -> Here<'_, P> {
         let cpu = self.platform.current_cpu();
         let state = self.state(cpu);
         Here { cpu, state }
     }
 
-    /// What the engine keeps for `cpu`, or `None` where it has none yet, or is not below `N`.
+    /// What the engine keeps for `cpu`, or `None` where it has none yet, or is not below the capacity.
     #[inline]
-    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<N>> {
-        self.cpus.get(cpu.index()).and_then(SetOnce::get)
+    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<P::Cpus>> {
+        self.cpus().get(cpu.index()).and_then(SetOnce::get)
     }
 
     /// Whether `cpu` is a target of flushes.
     #[inline]
     pub(crate) fn is_ready(&self, cpu: CpuId) -> bool {
         // ORDERING: Acquire: a CPU that is found ready is found with its memory; pairs with `online`.
-        cpu.index() < N && self.ready.0.contains(cpu, Ordering::Acquire)
+        cpu.index() < P::Cpus::CPUS && self.ready.0.contains(cpu, Ordering::Acquire)
     }
 
     /// Whether `cpu` is a target of functions.
     #[inline]
     pub(crate) fn is_callable(&self, cpu: CpuId) -> bool {
         // ORDERING: as in `is_ready`.
-        cpu.index() < N && self.callable.0.contains(cpu, Ordering::Acquire)
+        cpu.index() < P::Cpus::CPUS && self.callable.0.contains(cpu, Ordering::Acquire)
     }
 
     /// Whether anything is sent to `cpu`.
@@ -204,19 +201,19 @@ where
     #[inline]
     pub(crate) fn groups(&self) -> core::ops::Range<usize> {
         // A CPU of a further group is attached before it is ready; an initiator that must find it reads this after a barrier (I1, I8).
-        match <Cpus<N> as Capacity>::IS_WIDE {
+        match P::Cpus::IS_WIDE {
             true => 0..self.groups.load(core::sync::atomic::Ordering::Relaxed) as usize,
             false => 0..1,
         }
     }
 
     #[inline]
-    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<N> {
+    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<P::Cpus> {
         &self.ready.0
     }
 
     #[inline]
-    pub(crate) fn callable_set(&self) -> &AtomicCpuMask<N> {
+    pub(crate) fn callable_set(&self) -> &AtomicCpuMask<P::Cpus> {
         &self.callable.0
     }
 
@@ -228,10 +225,15 @@ where
         self.rings.as_ref()
     }
 
+    #[inline]
+    pub(crate) fn cpus(&self) -> &[SetOnce<CpuState<P::Cpus>>] {
+        self.cpus.as_ref()
+    }
+
     /// The ring that `cpu` reads.
     #[inline]
     pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring {
-        &self.rings()[<Cpus<N> as Capacity>::group(cpu)]
+        &self.rings()[P::Cpus::group(cpu)]
     }
 
     #[track_caller]
@@ -247,10 +249,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Watcher<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Watcher<'_, P> {
     /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block.
     pub fn stats(self, cpu: CpuId) -> Stats {
         let memory = self.0.attached(cpu);
@@ -260,7 +259,7 @@ where
     /// The counters of all CPUs, added up. Any context; does not block.
     pub fn total_stats(self) -> Stats {
         let mut total = Stats::default();
-        for memory in self.0.cpus.iter().filter_map(SetOnce::get) {
+        for memory in self.0.cpus().iter().filter_map(SetOnce::get) {
             total.merge(&memory.counters.read());
         }
         total

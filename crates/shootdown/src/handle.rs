@@ -2,33 +2,24 @@
 
 use core::fmt;
 
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        pub struct $name<'a, P: Platform, const N: usize>(pub(crate) &'a Shootdown<P, N>)
-        where
-            Cpus<N>: Capacity;
+        pub struct $name<'a, P: Platform>(pub(crate) &'a Shootdown<P>);
 
-        impl<P: Platform, const N: usize> Clone for $name<'_, P, N>
-        where
-            Cpus<N>: Capacity,
-        {
+        impl<P: Platform> Clone for $name<'_, P> {
             #[inline]
             fn clone(&self) -> Self {
                 *self
             }
         }
 
-        impl<P: Platform, const N: usize> Copy for $name<'_, P, N> where Cpus<N>: Capacity {}
+        impl<P: Platform> Copy for $name<'_, P> {}
 
-        impl<P: Platform, const N: usize> fmt::Debug for $name<'_, P, N>
-        where
-            Cpus<N>: Capacity,
-        {
+        impl<P: Platform> fmt::Debug for $name<'_, P> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($name)).finish_non_exhaustive()
             }
@@ -59,31 +50,28 @@ handle! {
     Watcher
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Mappings of one CPU: loading, changing and retiring [private roots](crate::windows::WindowRoot). Any context.
     #[inline]
-    pub fn windows(&self) -> Windows<'_, P, N> {
+    pub fn windows(&self) -> Windows<'_, P> {
         Windows(self)
     }
 
     /// Roots that the host loads itself, where [`switch_to`](Self::switch_to) does not fit. Any context.
     #[inline]
-    pub fn host_roots(&self) -> HostRoots<'_, P, N> {
+    pub fn host_roots(&self) -> HostRoots<'_, P> {
         HostRoots(self)
     }
 
     /// When this CPU uses user memory: lazy mode, deferral, split tags, and the question of NMI handlers. Any context.
     #[inline]
-    pub fn user_memory(&self) -> UserMemory<'_, P, N> {
+    pub fn user_memory(&self) -> UserMemory<'_, P> {
         UserMemory(self)
     }
 
     /// Counters, and what finds CPUs that do not answer. Any context.
     #[inline]
-    pub fn watch(&self) -> Watcher<'_, P, N> {
+    pub fn watch(&self) -> Watcher<'_, P> {
         Watcher(self)
     }
 }

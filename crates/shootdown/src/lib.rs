@@ -11,6 +11,7 @@
 //! # struct Kernel;
 //! # // SAFETY: one CPU, no interrupts, no page tables.
 //! # unsafe impl Platform for Kernel {
+//! #     type Cpus = Cpus<64>;
 //! #     type IrqState = ();
 //! #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
 //! #     fn irq_save(&self) {}
@@ -23,12 +24,10 @@
 //! #     fn now_ns(&self) -> u64 { 0 }
 //! # }
 //! # type Frame = u64;
-//! static SHOOTDOWN: Shootdown<Kernel, 64> = Shootdown::new(Kernel);
-//! static MEMORY: [CpuMemory<64>; 64] = [const { CpuMemory::new() }; 64];
+//! static SHOOTDOWN: Shootdown<Kernel> = Shootdown::new(Kernel);
+//! static MEMORY: [CpuMemory<Cpus<64>>; 64] = [const { CpuMemory::new() }; 64];
 //!
-//! for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
-//!     SHOOTDOWN.attach(cpu, memory); // once
-//! }
+//! SHOOTDOWN.attach(CpuId::new(0), &MEMORY); // once
 //! SHOOTDOWN.online(); // on each CPU
 //! // SAFETY: these page tables map the kernel, and stay until the space is dropped.
 //! let root = unsafe { Root::new(0x1000) };
@@ -51,7 +50,7 @@
 //!
 //! | for | names |
 //! |---|---|
-//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_one`, `call_many`; [`CallTargets`], [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
+//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_one`, `call_many`; [`CallTargets`], [`Cpus`], [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
 //! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushScope`], [`FlushRange`], [`FlushRanges`], [`PageSize`], [`FreedTables`]; module [`flushes`] |
 //! | user address spaces | [`AddressSpace`], [`Root`], [`KernelRoot`], [`SpaceId`]; `switch_to`, `switch_away`; module [`user_memory`] for lazy mode |
 //! | calls that wait later, or for nobody | `submit`, `try_post`, `post_data`, `kick`; module [`calls`] |

@@ -2,31 +2,23 @@
 
 use core::fmt;
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 
-/// A set of CPUs below `N`, one bit each.
+/// A set of CPUs below the capacity, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CpuMask<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    words: <Cpus<N> as Capacity>::Words,
+pub struct CpuMask<C: Capacity> {
+    words: C::Words,
 }
 
-impl<const N: usize> CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> CpuMask<C> {
     /// No CPU.
-    pub const EMPTY: Self = Self {
-        words: <Cpus<N> as Capacity>::ZERO,
-    };
+    pub const EMPTY: Self = Self { words: C::ZERO };
 
     /// Just `cpu`.
     ///
     /// # Panics
-    /// When `cpu` is not below `N`.
+    /// When `cpu` is not below the capacity.
     pub fn only(cpu: CpuId) -> Self {
         let mut mask = Self::EMPTY;
         mask.insert(cpu);
@@ -36,13 +28,17 @@ where
     /// CPUs `0..count`.
     ///
     /// # Panics
-    /// When `count` exceeds `N`.
+    /// When `count` exceeds `C::CPUS`.
     pub fn first(count: usize) -> Self {
-        assert!(count <= N, "CpuMask::first({count}) on a mask for {N} CPUs");
+        let most = C::CPUS;
+        assert!(
+            count <= most,
+            "CpuMask::first({count}) on a mask for {most} CPUs"
+        );
         (0..count).map(CpuId::from_index).collect()
     }
 
-    /// Whether `cpu` is in the set; a CPU at or above `N` never is.
+    /// Whether `cpu` is in the set; a CPU at or above `C::CPUS` never is.
     #[inline]
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.as_set().contains(cpu)
@@ -51,24 +47,25 @@ where
     /// Adds `cpu`; true if it was absent.
     ///
     /// # Panics
-    /// When `cpu` is not below `N`.
+    /// When `cpu` is not below the capacity.
     #[inline]
     pub fn insert(&mut self, cpu: CpuId) -> bool {
-        assert!(cpu.index() < N, "{cpu} in a mask for {N} CPUs");
-        let word = &mut self.words.as_mut()[<Cpus<N> as Capacity>::group(cpu)];
-        let bit = <Cpus<N> as Capacity>::bit(cpu);
+        let most = C::CPUS;
+        assert!(cpu.index() < most, "{cpu} in a mask for {most} CPUs");
+        let word = &mut self.words.as_mut()[C::group(cpu)];
+        let bit = C::bit(cpu);
         let absent = *word & bit == 0;
         *word |= bit;
         absent
     }
 
-    /// Removes `cpu`; true if it was present. A CPU at or above `N` never is.
+    /// Removes `cpu`; true if it was present. A CPU at or above `C::CPUS` never is.
     #[inline]
     pub fn remove(&mut self, cpu: CpuId) -> bool {
         if !self.contains(cpu) {
             return false;
         }
-        self.words.as_mut()[<Cpus<N> as Capacity>::group(cpu)] &= !<Cpus<N> as Capacity>::bit(cpu);
+        self.words.as_mut()[C::group(cpu)] &= !C::bit(cpu);
         true
     }
 
@@ -84,7 +81,7 @@ where
     }
 
     /// The CPUs in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = CpuId> + Clone + fmt::Debug + use<'_, N> {
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + Clone + fmt::Debug + use<'_, C> {
         self.as_set().iter()
     }
 
@@ -115,7 +112,7 @@ where
     /// A borrowed view without the size parameter.
     #[inline]
     pub fn as_set(&self) -> CpuSet<'_> {
-        CpuSet::of::<N>(self.words.as_ref())
+        CpuSet::of::<C>(self.words.as_ref())
     }
 
     pub(crate) fn words(&self) -> &[u64] {
@@ -127,30 +124,21 @@ where
     }
 }
 
-impl<const N: usize> Default for CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Default for CpuMask<C> {
     fn default() -> Self {
         Self::EMPTY
     }
 }
 
-impl<const N: usize> fmt::Debug for CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> fmt::Debug for CpuMask<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_set().fmt(f)
     }
 }
 
-impl<const N: usize> FromIterator<CpuId> for CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> FromIterator<CpuId> for CpuMask<C> {
     /// # Panics
-    /// When a CPU is not below `N`.
+    /// When a CPU is not below the capacity.
     fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> Self {
         let mut mask = Self::EMPTY;
         for cpu in cpus {
@@ -170,16 +158,13 @@ pub struct CpuSet<'a> {
 }
 
 impl<'a> CpuSet<'a> {
-    /// The set of these words of an engine for `N` CPUs, of which the last ones may be missing.
+    /// The set of these words of an engine for `C::CPUS` CPUs, of which the last ones may be missing.
     #[inline]
-    pub(crate) fn of<const N: usize>(words: &'a [u64]) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
+    pub(crate) fn of<C: Capacity>(words: &'a [u64]) -> Self {
         Self {
             words,
             #[cfg(any(loom, feature = "sim"))]
-            group_cpus: <Cpus<N> as Capacity>::GROUP_CPUS,
+            group_cpus: C::GROUP_CPUS,
         }
     }
 

@@ -3,9 +3,10 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
+use crate::platform::Platform;
 use crate::stats::Counters;
 use crate::sync::{OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
 use crate::tlb::{CpuTlb, FlushRequest, LazyMark};
@@ -17,11 +18,8 @@ use crate::watchdog::ActivityLog;
 /// All of it is zero at the start, so a `static` of it lies in `.bss`. Lines that other CPUs write, lines that other CPUs read, and
 /// lines of the CPU's own are apart.
 #[derive(Debug)]
-pub struct CpuMemory<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    state: CpuState<N>,
+pub struct CpuMemory<C: Capacity> {
+    state: CpuState<C>,
     /// It is some CPU's, of some engine.
     is_attached: AtomicBool,
 }
@@ -29,29 +27,23 @@ where
 /// The engine's state of one CPU.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct CpuState<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct CpuState<C: Capacity> {
     /// Written by every initiator that targets this CPU.
-    pub(crate) inbox: Inbox<N>,
+    pub(crate) inbox: Inbox<C>,
     /// Written by every CPU that posts call data to this one.
     pub(crate) posted: Padded<PostedList>,
     /// Written by this CPU, read and acknowledged by its targets.
-    pub(crate) slots: [Slot<N>; SLOTS],
+    pub(crate) slots: [Slot<C>; SLOTS],
     /// Flush descriptions that are passed by pointer, one a slot ([`Policy::BEFORE`](crate::Policy::BEFORE)).
     pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
     /// Written by this CPU as it becomes idle and busy again, read by every initiator.
     pub(crate) lazy: LazyMark,
-    own: Padded<OwnState<N>>,
+    own: Padded<OwnState<C>>,
 }
 
 /// What only its own CPU writes.
 #[derive(Debug)]
-pub(crate) struct OwnState<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct OwnState<C: Capacity> {
     pub(crate) tlb: CpuTlb,
     pub(crate) in_function: OwnFlag,
     /// An interrupt came while a function ran: it is taken again.
@@ -67,11 +59,11 @@ where
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left. Empty but in the handler, and where a waiter serves functions.
-    pub(crate) waiting: OwnSet<N>,
+    pub(crate) waiting: OwnSet<C>,
     /// Flushes may be among what they ask for.
     pub(crate) is_unsearched: OwnFlag,
     /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
-    pub(crate) targets: OwnSet<N>,
+    pub(crate) targets: OwnSet<C>,
     pub(crate) ring: RingReader,
     pub(crate) counters: Counters,
     pub(crate) activity: ActivityLog,
@@ -81,10 +73,7 @@ where
     pub(crate) lookout: Lookout,
 }
 
-impl<const N: usize> CpuState<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> CpuState<C> {
     const_fn! {
         fn new() -> Self {
             Self {
@@ -117,10 +106,7 @@ where
     }
 }
 
-impl<const N: usize> CpuMemory<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> CpuMemory<C> {
     const_fn! {
         /// Memory of no CPU yet.
         #[allow(clippy::new_without_default, reason = "not const under loom")]
@@ -146,7 +132,7 @@ where
     /// # Panics
     /// When it is another CPU's already.
     #[track_caller]
-    pub(crate) fn claim(&self, cpu: CpuId) -> &CpuState<N> {
+    pub(crate) fn claim(&self, cpu: CpuId) -> &CpuState<C> {
         let was_attached = self.is_attached.swap(true, Ordering::Relaxed);
         assert!(
             !was_attached,
@@ -157,35 +143,34 @@ where
 }
 
 /// The running CPU, and its memory; who has one stays on it, with interrupts off.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Here<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+#[derive(Debug)]
+pub(crate) struct Here<'a, P: Platform> {
     pub(crate) cpu: CpuId,
-    pub(crate) state: &'a CpuState<N>,
+    pub(crate) state: &'a CpuState<P::Cpus>,
 }
 
-impl<'a, const N: usize> core::ops::Deref for Here<'a, N>
-where
-    Cpus<N>: Capacity,
-{
-    type Target = &'a CpuState<N>;
+impl<P: Platform> Clone for Here<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Here<'_, P> {}
+
+impl<'a, P: Platform> core::ops::Deref for Here<'a, P> {
+    type Target = &'a CpuState<P::Cpus>;
 
     #[inline]
-    fn deref(&self) -> &&'a CpuState<N> {
+    fn deref(&self) -> &&'a CpuState<P::Cpus> {
         &self.state
     }
 }
 
-impl<const N: usize> core::ops::Deref for CpuState<N>
-where
-    Cpus<N>: Capacity,
-{
-    type Target = OwnState<N>;
+impl<C: Capacity> core::ops::Deref for CpuState<C> {
+    type Target = OwnState<C>;
 
     #[inline]
-    fn deref(&self) -> &OwnState<N> {
+    fn deref(&self) -> &OwnState<C> {
         &self.own.0
     }
 }

@@ -17,7 +17,6 @@
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::call::WaitsFor;
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
@@ -37,10 +36,7 @@ impl Drop for DepartureGuard<'_> {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Ends what [`online`](Self::online) began: from its return on the running CPU is no target of calls and
     /// flushes, and everything that was sent to it before has run.
     ///
@@ -91,7 +87,7 @@ where
     }
 
     /// Takes this CPU out of a set of targets, in its turn, and waits until nobody can send it any more what the set is for.
-    fn withdraw(&self, me: CpuId, targets: &AtomicCpuMask<N>) {
+    fn withdraw(&self, me: CpuId, targets: &AtomicCpuMask<P::Cpus>) {
         let departure = self.await_turn(me);
         // ORDERING: Release publishes what we did as a target.
         targets.remove(me, Ordering::Release);

@@ -5,33 +5,27 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::sync::OwnWord;
 
-/// A set of CPUs below `N` that only one CPU uses, with interrupts off.
+/// A set of CPUs below the capacity that only one CPU uses, with interrupts off.
 #[derive(Debug)]
-pub(crate) struct OwnSet<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(crate) struct OwnSet<C: Capacity> {
     /// The groups that have members, where there are several groups.
     groups: OwnWord,
-    words: <Cpus<N> as Capacity>::OwnWords,
+    words: C::OwnWords,
 }
 
-impl<const N: usize> OwnSet<N>
-where
-    Cpus<N>: Capacity,
-{
-    const IS_WIDE: bool = <Cpus<N> as Capacity>::IS_WIDE;
+impl<C: Capacity> OwnSet<C> {
+    const IS_WIDE: bool = C::IS_WIDE;
 
     #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             groups: OwnWord::new(),
-            words: <Cpus<N> as Capacity>::OWN_ZERO,
+            words: C::OWN_ZERO,
         }
     }
 
@@ -72,16 +66,13 @@ where
 
     #[inline]
     pub(crate) fn add(&self, cpu: CpuId) {
-        self.add_group(
-            <Cpus<N> as Capacity>::group(cpu),
-            <Cpus<N> as Capacity>::bit(cpu),
-        );
+        self.add_group(C::group(cpu), C::bit(cpu));
     }
 
     #[inline]
     pub(crate) fn remove(&self, cpu: CpuId) {
-        let group = <Cpus<N> as Capacity>::group(cpu);
-        let others = self.word(group).get() & !<Cpus<N> as Capacity>::bit(cpu);
+        let group = C::group(cpu);
+        let others = self.word(group).get() & !C::bit(cpu);
         self.set_group(group, others);
     }
 
@@ -113,16 +104,16 @@ where
     /// time are each somewhere else, and each member is visited by neighbours one after the other. As [`iter`](Self::iter).
     #[inline]
     pub(crate) fn iter_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> {
-        let below = <Cpus<N> as Capacity>::bit(start) - 1;
+        let below = C::bit(start) - 1;
         self.groups_from(start).flat_map(move |(group, word)| {
-            ones_from(word, below).map(move |lane| <Cpus<N> as Capacity>::cpu(group, lane))
+            ones_from(word, below).map(move |lane| C::cpu(group, lane))
         })
     }
 
     /// Each group that has members, and these, from the group of `start` on.
     #[inline]
     pub(crate) fn groups_from(&self, start: CpuId) -> impl Iterator<Item = (usize, u64)> + Clone {
-        let earlier = (1u64 << <Cpus<N> as Capacity>::group(start)) - 1;
+        let earlier = (1u64 << C::group(start)) - 1;
         ones_from(self.groups(), earlier)
             .map(|group| (group as usize, self.word(group as usize).get()))
     }
@@ -144,8 +135,7 @@ where
         }
         let group = groups.trailing_zeros() as usize;
         let members = self.word(group).get();
-        (members.is_power_of_two())
-            .then(|| <Cpus<N> as Capacity>::cpu(group, members.trailing_zeros()))
+        (members.is_power_of_two()).then(|| C::cpu(group, members.trailing_zeros()))
     }
 
     /// The members as the platform sees a set.
@@ -162,7 +152,7 @@ where
         // SAFETY: an OwnWord is an AtomicU64 and nothing else, which has the layout of a u64; duty 1: none of them is written
         // meanwhile.
         let words = unsafe { core::slice::from_raw_parts(first.cast::<u64>(), len) };
-        CpuSet::of::<N>(words)
+        CpuSet::of::<C>(words)
     }
 }
 
@@ -188,7 +178,7 @@ mod tests {
     use super::OwnSet;
     use crate::cpu::CpuId;
 
-    fn set(members: &[u32]) -> OwnSet<256> {
+    fn set(members: &[u32]) -> OwnSet<crate::Cpus<256>> {
         let set = OwnSet::new();
         for cpu in members {
             set.add_group(*cpu as usize / 64, 1 << (cpu % 64));
@@ -213,7 +203,12 @@ mod tests {
                 from(start).collect::<Vec<_>>()
             );
         }
-        assert_eq!(OwnSet::<64>::new().iter_from(CpuId::new(63)).next(), None);
+        assert_eq!(
+            OwnSet::<crate::Cpus<64>>::new()
+                .iter_from(CpuId::new(63))
+                .next(),
+            None
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use core::fmt::Debug;
 
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::tlb::{
@@ -21,7 +22,7 @@ use crate::watchdog::Stall;
 /// # Safety
 /// The engine's promises rest on the implementor's. By writing `unsafe impl` you promise that:
 ///
-/// 1. [`current_cpu`](Self::current_cpu) is the true number of the running CPU, below the engine's `N`,
+/// 1. [`current_cpu`](Self::current_cpu) is the true number of the running CPU, below [`Cpus`](Self::Cpus),
 ///    and does not change while interrupts are off or preemption is [disabled](Self::preempt_disable).
 /// 2. Between [`irq_save`](Self::irq_save) and the matching [`irq_restore`](Self::irq_restore) no code of
 ///    this CPU runs but the caller's (non-maskable interrupts excepted, and those never enter the engine).
@@ -61,6 +62,9 @@ use crate::watchdog::Stall;
 ///     [switch](crate::host_roots::HostRoots::begin_switch), and starts a CPU on a root of its own, which translates nothing globally but what the
 ///     kernel's roots translate, and that in the same way.
 pub unsafe trait Platform: Sync {
+    /// How many CPUs the engine has room for: [`Cpus<64>`](crate::Cpus), say.
+    type Cpus: Capacity;
+
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
     type IrqState: Copy + Debug;
 

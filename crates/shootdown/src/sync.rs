@@ -223,7 +223,7 @@ impl OwnFlag {
 /// A reference that is set once and shared; null at the start. What is behind it takes part in protocols, the reference itself does
 /// not: it is set before the first use of what is behind it.
 #[derive(Debug)]
-pub(crate) struct SetOnce<T>(AtomicPtr<T>);
+pub struct SetOnce<T>(AtomicPtr<T>);
 
 impl<T> SetOnce<T> {
     pub(crate) const fn new() -> Self {

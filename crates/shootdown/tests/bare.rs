@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use puppet::{KERNEL_ROOT, cpu, pages, tables};
 use shootdown::*;
-use shootdown::{remote::*, tags::*};
+use shootdown::{Cpus, remote::*, tags::*};
 
 /// Two CPUs. Interrupts are taken when the test says so.
 #[derive(Default)]
@@ -27,6 +27,7 @@ macro_rules! platform {
 
         // SAFETY: one thread plays both CPUs, which have no TLB, and takes each interrupt itself.
         unsafe impl Platform for $name {
+            type Cpus = Cpus<2>;
             type IrqState = ();
             fn current_cpu(&self) -> CpuId {
                 cpu(self.0.current.load(Relaxed))
@@ -78,8 +79,8 @@ platform!(Tagged {
     }
 });
 
-fn as_cpu<P: Platform + AsRef<State>, R>(
-    engine: &Shootdown<P, 2>,
+fn as_cpu<P: Platform<Cpus = Cpus<2>> + AsRef<State>, R>(
+    engine: &Shootdown<P>,
     number: u32,
     body: impl FnOnce() -> R,
 ) -> R {
@@ -91,15 +92,11 @@ fn as_cpu<P: Platform + AsRef<State>, R>(
 }
 
 /// Both CPUs are online, and there are two spaces.
-fn start<P: Platform + AsRef<State> + Default>() -> (&'static Shootdown<P, 2>, [AddressSpace<2>; 2])
-{
-    let engine: &'static Shootdown<P, 2> = Box::leak(Box::new(Shootdown::new(P::default())));
-    for (cpu, memory) in (0..)
-        .map(CpuId::new)
-        .zip(Box::leak(Box::new([const { CpuMemory::new() }; 2])))
-    {
-        engine.attach(cpu, memory);
-    }
+fn start<P: Platform<Cpus = Cpus<2>> + AsRef<State> + Default>()
+-> (&'static Shootdown<P>, [AddressSpace<Cpus<2>>; 2]) {
+    let engine: &'static Shootdown<P> = Box::leak(Box::new(Shootdown::new(P::default())));
+    let memory = Box::leak(Box::new([const { CpuMemory::new() }; 2]));
+    engine.attach(CpuId::new(0), memory);
     (0..2).for_each(|number| as_cpu(engine, number, || engine.online()));
     engine.platform().as_ref().flushes.lock().unwrap().clear();
     let spaces = [1, 2].map(|root| AddressSpace::new(engine, tables(root)));
@@ -107,7 +104,10 @@ fn start<P: Platform + AsRef<State> + Default>() -> (&'static Shootdown<P, 2>, [
 }
 
 /// Both leave `space`, whose root they have loaded.
-fn leave<P: Platform + AsRef<State>>(engine: &Shootdown<P, 2>, space: &AddressSpace<2>) {
+fn leave<P: Platform<Cpus = Cpus<2>> + AsRef<State>>(
+    engine: &Shootdown<P>,
+    space: &AddressSpace<Cpus<2>>,
+) {
     for number in 0..2 {
         as_cpu(engine, number, || engine.switch_away(space, KERNEL_ROOT));
     }

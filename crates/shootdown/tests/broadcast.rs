@@ -96,7 +96,7 @@ where
 {
     static RUNS: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
     let machine = loud::<N>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let posts = ROOM as u32 + 3;
     for number in 0..posts {
         puppet.as_cpu(number, || {
@@ -133,7 +133,7 @@ fn a_full_ring_leaves_the_rest_to_the_inboxes() {
 fn one_request_may_go_both_ways() {
     static RUNS: Count = Count::new();
     let machine = loud::<128>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for number in 0..ROOM as u32 {
         puppet.as_cpu(number, || machine.try_post(&mask([127]), |_| ()).unwrap());
     }
@@ -157,7 +157,7 @@ where
 {
     let runs: &'static Count = Box::leak(Box::default());
     let machine = loud::<N>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let count = |_: CpuId| runs.add();
     machine.try_post(&mask([first, second]), count).unwrap();
     assert!(puppet.deliver(first));
@@ -184,7 +184,7 @@ fn what_a_ring_told_is_not_taken_from_the_slot_of_many() {
 fn inside_a_function_flushes_are_heard_and_functions_wait() {
     static ORDER: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let machine = loud::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let space = space_on(machine, 4);
     puppet.map(0, 1);
     let note = |what: &'static str| move |_: CpuId| ORDER.lock().unwrap().push(what);
@@ -236,7 +236,7 @@ fn who_was_not_named_for_long_is_found() {
 fn the_oldest_entry_of_a_ring_is_found() {
     static RUNS: Count = Count::new();
     let machine = loud::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let to_others = |count: u64| {
         for _ in 0..count {
             machine.try_post(&mask([1, 2]), |_| ()).unwrap();
@@ -256,7 +256,7 @@ fn the_oldest_entry_of_a_ring_is_found() {
 #[test]
 fn a_cpu_that_comes_late_hears_nothing_old() {
     let machine = powered_off::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     machine.set_policy(Policy::BEST.with_broadcast_from(1));
     for number in 0..3 {
         puppet.as_cpu(number, || machine.online());
@@ -294,7 +294,7 @@ fn who_comes_back_hears_nothing_twice() {
 #[test]
 fn the_watchdog_names_who_has_not_acknowledged() {
     let machine = loud::<16>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     machine.watch().set_stall_ns(1);
     puppet.deliver_on_relax.store(false, Relaxed);
     puppet.at_stall(|puppet| puppet.deliver_all());
@@ -311,7 +311,7 @@ fn the_watchdog_names_who_has_not_acknowledged() {
 #[test]
 fn a_broadcast_flush_waits_for_no_function() {
     let machine = puppet::machine::<16>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     puppet.deliver_on_relax.store(false, Relaxed);
     let space = space_on(machine, 16);
     for initiator in 2..8 {
@@ -349,7 +349,7 @@ fn a_broadcast_flush_waits_for_no_function() {
 fn a_ring_that_was_full_is_used_again() {
     static RUNS: Count = Count::new();
     let machine = loud::<128>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let count = |_: CpuId| RUNS.add();
     let published = || machine.watch().stats(cpu(0)).broadcasts_published;
     for number in 1..=ROOM as u32 {
@@ -381,7 +381,7 @@ fn a_ring_that_was_full_is_used_again() {
 #[test]
 fn who_is_called_again_and_again_uses_the_inboxes() {
     let machine = loud::<16>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let published = || machine.watch().stats(cpu(0)).broadcasts_published;
     let (me, others) = (CpuMask::only(cpu(0)), mask(1..12));
     for (calls, broadcasts) in [(0, 1), (2, 2), (3, 2), (4, 2), (0, 3)] {
@@ -399,7 +399,7 @@ fn who_is_called_again_and_again_uses_the_inboxes() {
 fn a_ring_that_was_used_before_is_full_at_the_same_number() {
     static RUNS: Count = Count::new();
     let machine = loud::<64>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for number in 0..ROOM as u32 + 1 {
         puppet.as_cpu(number, || machine.try_post(&mask([63]), |_| ()).unwrap());
         assert!(puppet.deliver(63));
@@ -420,7 +420,7 @@ fn a_ring_that_was_used_before_is_full_at_the_same_number() {
 #[test]
 fn a_leaf_speaks_for_its_own_cpus() {
     let machine = loud::<16>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let ticket = machine.submit(&mask(1..16), |_| (), Wait::Done);
     for number in 1..16 {
         assert!(!ticket.is_done(), "cpu{number} has not run it");
@@ -433,7 +433,7 @@ fn a_leaf_speaks_for_its_own_cpus() {
 #[test]
 fn a_waiter_with_interrupts_off_runs_what_is_broadcast_to_it() {
     let machine = loud::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     puppet.deafen(1);
     puppet.at_next_relax(move || {
         puppet.as_cpu(2, || {
@@ -453,7 +453,7 @@ fn a_waiter_with_interrupts_off_runs_what_is_broadcast_to_it() {
 fn between_functions_of_a_ring_flushes_are_served() {
     static FLUSHED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     let machine = loud::<8>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let function = move |me: CpuId| {
         let mut flushed = FLUSHED.lock().unwrap();
         flushed.push(machine.watch().stats(me).remote_flushes);
@@ -475,7 +475,7 @@ fn between_functions_of_a_ring_flushes_are_served() {
 fn a_function_that_is_left_in_the_ring_twice_runs() {
     static RUNS: Count = Count::new();
     let machine = machine::<32>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let slow = move |_: CpuId| {
         puppet.skipped_ns.fetch_add(5000, Relaxed);
     };
@@ -501,7 +501,7 @@ fn a_function_that_is_left_in_the_ring_twice_runs() {
 fn the_newest_entry_of_a_ring_is_found() {
     static RUNS: Count = Count::new();
     let machine = loud::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for behind in 0..=3 * ROOM {
         for _ in 0..behind {
             machine.try_post(&mask([1, 2]), |_| ()).unwrap();
@@ -519,7 +519,7 @@ fn the_newest_entry_of_a_ring_is_found() {
 fn a_broadcast_that_comes_while_a_function_runs_waits_for_its_interrupt() {
     static RUNS: Count = Count::new();
     let machine = machine::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     machine
         .try_post(&mask([1]), move |_| {
             machine.set_policy(Policy::BEST.with_broadcast_from(1));

@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use shootdown::Cpus;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -33,7 +34,7 @@ where
     machine.call_one(cpu(last as u32), &count).unwrap();
     assert_eq!(take(), expect(&|n| n == last));
 
-    let odd: CpuMask<N> = (0..N as u32).filter(|n| n % 2 == 1).map(cpu).collect();
+    let odd: CpuMask<Cpus<N>> = (0..N as u32).filter(|n| n % 2 == 1).map(cpu).collect();
     assert_eq!(machine.call_many(&odd, &count), odd);
     assert_eq!(take(), expect(&|n| n % 2 == 1));
 
@@ -45,7 +46,7 @@ where
 
     let online = machine.ready_cpus();
     let upper = online.iter().filter(|cpu| cpu.index() * 2 >= N);
-    let upper = machine.call_many(&upper.collect::<CpuMask<N>>(), &count);
+    let upper = machine.call_many(&upper.collect::<CpuMask<Cpus<N>>>(), &count);
     assert_eq!(take(), expect(&|n| n * 2 >= N));
     assert_eq!(upper.len(), N - N.div_ceil(2));
 
@@ -630,7 +631,7 @@ fn of_many_initiators_none_is_left_behind() {
     let (machine, puppet) = with_puppet::<64>();
     /// Posts to CPU 63, from there again and again.
     fn again(machine: &'static puppet::Machine<64>, initiator: u32) {
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         a_while(puppet);
         puppet.as_cpu(initiator, || {
             machine
@@ -750,7 +751,7 @@ fn a_bound_that_is_reached_is_made_up_for() {
     static RUNS: [Count; 2] = [const { Count::new() }; 2];
     /// Posts itself to CPU 0 from CPU 20 each time it runs.
     fn again(machine: &'static puppet::Machine<32>) {
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         a_while(puppet);
         puppet.as_cpu(20, || {
             machine
@@ -898,7 +899,7 @@ fn turns_before_serving(policy: Policy) -> u64 {
     puppet.as_cpu(1, || {
         machine
             .try_post(&mask([0]), move |_| {
-                TURNS.store(puppet.now_ns(), Relaxed);
+                TURNS.store(Seat::<2>(puppet).now_ns(), Relaxed);
                 let deliver = &puppet.deliver_on_relax;
                 deliver.store(true, Relaxed);
             })
@@ -1088,7 +1089,7 @@ fn calls_of_four_handlers_inside_each_other_end() {
     static RUNS: Count = Count::new();
     /// Calls CPU 1 with an interrupt of the host's inside its wait, so many times.
     fn nest(machine: &'static puppet::Machine<2>, levels: u32) {
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         puppet.at_next_relax(move || match levels {
             1 => puppet.hear_again(1),
             _ => {

@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use shootdown::Cpus;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -192,11 +193,11 @@ fn each_cpu_returns_a_result() {
 #[test]
 fn any_cpu_is_this_one_or_the_next() {
     let machine = powered_off::<128>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for number in [1, 60, 64, 90] {
         puppet.as_cpu(number, || machine.online());
     }
-    let nearest = |me: u32, targets: CpuMask<128>| {
+    let nearest = |me: u32, targets: CpuMask<Cpus<128>>| {
         let ran = Mutex::new(None);
         let chosen = puppet.as_cpu(me, || {
             machine.call_many(CallTargets::AnyOf(&targets), &|me| {

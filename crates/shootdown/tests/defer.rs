@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use shootdown::Cpus;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
@@ -28,7 +29,7 @@ fn deferring_pair(policy: Policy) -> (&'static Machine<2>, Space<2>) {
 }
 
 /// CPU 0 gives page 0 another frame.
-fn remap(machine: &Machine<2>, space: &AddressSpace<2>, frame: u64, freed: FreedTables) {
+fn remap(machine: &Machine<2>, space: &AddressSpace<Cpus<2>>, frame: u64, freed: FreedTables) {
     machine.platform().map_in(space.root(), 0, frame);
     machine.flush(space, pages(0, 1), freed);
 }
@@ -156,7 +157,7 @@ fn policies_that_do_not_defer_interrupt() {
     assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
 
     let (machine, space) = deferring_pair(DEFERS);
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     machine.set_policy(Policy::BEST.with_lazy(false));
     remap(machine, &space, 11, FreedTables::No);
     assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);

@@ -12,16 +12,16 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
-use shootdown::{guest::*, host_roots::HostRoots, tags::*, watch::TraceEvent, windows::*, *};
+use shootdown::{Cpus, guest::*, host_roots::HostRoots, tags::*, watch::TraceEvent, windows::*, *};
 
 /// The host loads a root itself, untagged, as its trampoline does.
 fn host_loads(puppet: &'static Puppet, number: u32, root: u64) {
     puppet.as_cpu(number, || {
-        let irqs_were_off = puppet.irq_save();
+        let irqs_were_off = Seat::<2>(puppet).irq_save();
         // SAFETY: 1. a puppet's roots are numbers.
-        unsafe { puppet.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
+        unsafe { Seat::<2>(puppet).load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
         // SAFETY: 1. saved above.
-        unsafe { puppet.irq_restore(irqs_were_off) };
+        unsafe { Seat::<2>(puppet).irq_restore(irqs_were_off) };
     });
 }
 
@@ -57,8 +57,8 @@ impl Drop for Freed {
 
 /// CPU 1 starts on the trampoline's root, comes online and goes on there; runs in `space`, and leaves it. Returns what page 3 is, which only
 /// the trampoline maps.
-fn life(machine: &'static Machine<2>, space: &AddressSpace<2>) -> Option<u64> {
-    let puppet = *machine.platform();
+fn life(machine: &'static Machine<2>, space: &AddressSpace<Cpus<2>>) -> Option<u64> {
+    let puppet = machine.platform().0;
     const TRAMPOLINE: u64 = 50;
     puppet.map_in(TRAMPOLINE, 3, 3);
     host_loads(puppet, 1, TRAMPOLINE);
@@ -72,7 +72,7 @@ fn life(machine: &'static Machine<2>, space: &AddressSpace<2>) -> Option<u64> {
 #[test]
 fn a_cpu_that_comes_back_keeps_nothing_of_the_root_that_it_started_on() {
     let machine = tagged::<2>(8);
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     machine.online();
     let space = AddressSpace::new(machine, tables(1));
     assert_eq!(life(machine, &space), None, "its first life");
@@ -87,7 +87,7 @@ fn a_cpu_that_comes_back_keeps_nothing_of_the_root_that_it_started_on() {
 #[test]
 fn one_kernel_root_uses_nothing_of_another() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let space = AddressSpace::new(machine, tables(1));
     let other = kernel_tables(98);
     puppet.map_in(other.as_u64(), 3, 3);
@@ -105,7 +105,7 @@ fn one_kernel_root_uses_nothing_of_another() {
 fn a_foreign_root_leaves_nothing_behind() {
     for tags in [0, 8] {
         let machine = online(tagged::<2>(tags));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         puppet.has_no_back_end.store(true, Relaxed);
         let space = Space::new(machine, 1);
         puppet.map_in(1, 0, 10);
@@ -134,7 +134,7 @@ fn a_foreign_root_leaves_nothing_behind() {
 #[test]
 fn a_kernel_flush_reaches_a_cpu_with_a_foreign_root() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     machine.host_roots().begin_foreign_root();
     host_loads(puppet, 0, 98);
     puppet.map(GLOBAL, 20);
@@ -212,15 +212,15 @@ fn a_cpu_that_let_go_loads_the_root_that_it_leaves_for() {
 #[test]
 fn an_nmi_before_attach_may_not_use_user_memory() {
     let puppet: &'static Puppet = powered_off::<2>().platform();
-    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
-    machine.attach(cpu(0), Box::leak(Box::new(CpuMemory::new())));
+    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
+    machine.attach(cpu(0), Box::leak(Box::new([CpuMemory::new()])));
     let space = AddressSpace::new(machine, tables(1));
     for number in [0, 1] {
         let may = puppet.as_cpu(number, || machine.user_memory().access_ok(space.id()));
         assert!(!may);
     }
     // One that the engine has no room for.
-    let small: Machine<1> = Shootdown::new(puppet);
+    let small: Machine<1> = Shootdown::new(Seat(puppet));
     assert!(!puppet.as_cpu(1, || small.user_memory().access_ok(space.id())));
     assert!(!puppet.as_cpu(1, || small.poll()));
 }
@@ -229,7 +229,7 @@ fn an_nmi_before_attach_may_not_use_user_memory() {
 #[test]
 fn a_flush_before_the_engine_has_memory_is_local() {
     let puppet: &'static Puppet = powered_off::<2>().platform();
-    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
+    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
     let flush = || machine.flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::Yes);
     puppet.map(GLOBAL, 20);
     assert_eq!(puppet.access(0, GLOBAL), 20);
@@ -237,7 +237,7 @@ fn a_flush_before_the_engine_has_memory_is_local() {
     flush();
     assert_eq!(puppet.access(0, GLOBAL), 21);
     assert_eq!(puppet.flushes.take(), [(0, LocalFlush::All)]);
-    machine.attach(cpu(1), Box::leak(Box::new(CpuMemory::new())));
+    machine.attach(cpu(1), Box::leak(Box::new([CpuMemory::new()])));
     puppet.as_cpu(1, || machine.online());
     assert!(refuses(flush));
 }
@@ -652,7 +652,7 @@ fn strictness_travels() {
 fn a_load_drops_a_tag_before_its_root_can_be_walked() {
     for (order, walks_freed) in [(LoadOrder::Right, false), (LoadOrder::DropsAfter, true)] {
         let machine = online(tagged::<1>(8));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         *puppet.load_order.lock().unwrap() = order;
         puppet.tops.lock().unwrap().extend([(1, 11), (2, 22)]);
         let [a, b] = [1, 2].map(|root| Space::new(machine, root));
@@ -675,7 +675,7 @@ fn a_load_drops_a_tag_before_its_root_can_be_walked() {
 fn a_load_drops_a_loaded_tag_after_its_root_too() {
     for (order, walks_freed) in [(LoadOrder::Right, false), (LoadOrder::DropsBefore, true)] {
         let machine = machine::<1>();
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         *puppet.load_order.lock().unwrap() = order;
         puppet.tops.lock().unwrap().extend([(1, 11), (2, 22)]);
         let [a, b] = [1, 2].map(|root| Space::new(machine, root));
@@ -698,7 +698,7 @@ fn a_load_drops_a_loaded_tag_after_its_root_too() {
 fn a_strict_flush_leaves_no_joining_cpu_to_a_back_end() {
     for (strict, sent) in [(false, 0), (true, 1)] {
         let machine = online(tagged::<2>(8));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
         let other = Space::new(machine, 7);
         puppet.as_cpu(1, || machine.switch_to(Some(space), &other));
@@ -721,7 +721,7 @@ fn a_strict_flush_leaves_no_joining_cpu_to_a_back_end() {
 #[test]
 fn the_name_of_no_space_is_no_space() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let space = Space::new(machine, 1);
     machine.switch_to(None, &space);
     puppet.trace.take();
@@ -748,10 +748,10 @@ fn the_name_of_no_space_is_no_space() {
 #[test]
 fn an_engine_that_is_not_online_loads_no_root() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     puppet.has_no_back_end.store(true, Relaxed);
-    let other: &Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
-    other.attach(cpu(0), Box::leak(Box::new(CpuMemory::new())));
+    let other: &Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
+    other.attach(cpu(0), Box::leak(Box::new([CpuMemory::new()])));
     let space = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
     machine.switch_to(None, &space);
     puppet.map_in(1, 0, 10);
@@ -771,11 +771,15 @@ fn an_engine_that_is_not_online_loads_no_root() {
 #[test]
 fn memory_that_was_refused_is_not_lost() {
     let puppet: &'static Puppet = powered_off::<2>().platform();
-    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
-    machine.attach(cpu(0), Box::leak(Box::new(CpuMemory::new())));
-    let memory: &'static CpuMemory<2> = Box::leak(Box::new(CpuMemory::new()));
-    assert!(refuses(|| machine.attach(cpu(0), memory)));
-    assert!(!refuses(|| machine.attach(cpu(1), memory)));
+    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
+    machine.attach(cpu(0), Box::leak(Box::new([CpuMemory::new()])));
+    let memory: &'static CpuMemory<Cpus<2>> = Box::leak(Box::new(CpuMemory::new()));
+    assert!(refuses(
+        || machine.attach(cpu(0), std::slice::from_ref(memory))
+    ));
+    assert!(!refuses(
+        || machine.attach(cpu(1), std::slice::from_ref(memory))
+    ));
 }
 
 /// What a root of the host's had mapped globally is gone when it is over.
@@ -783,7 +787,7 @@ fn memory_that_was_refused_is_not_lost() {
 fn a_foreign_root_leaves_no_global_translations() {
     for tags in [0, 8] {
         let machine = online(tagged::<2>(tags));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         puppet.map(GLOBAL, 20);
         puppet.map_in(98, GLOBAL, 66);
         machine.host_roots().begin_foreign_root();
@@ -825,7 +829,7 @@ fn an_interrupt_between_the_halves_frees_no_frame_early() {
 #[test]
 fn a_window_flush_of_a_part_of_a_page_drops_the_page() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let a = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
     let w = ManuallyDrop::new(WindowRoot::new(machine, &a, cpu(0), tables(10)));
     machine.windows().switch_to(None, &a, &w);
@@ -880,10 +884,10 @@ mod probe {
         }
     }
 
-    type Spaces<'a> = Option<&'a AddressSpace<2>>;
+    type Spaces<'a> = Option<&'a AddressSpace<Cpus<2>>>;
 
     /// Whose methods they are.
-    pub type Roots = HostRoots<'static, &'static Puppet, 2>;
+    pub type Roots = HostRoots<'static, Seat<2>>;
 
     impl<F: Fn(Roots, Spaces<'_>, Spaces<'_>) -> R, R> Of<(F, R)> {
         pub fn is_safe(&self) -> bool {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
 use shootdown::*;
-use shootdown::{tags::*, windows::*};
+use shootdown::{Cpus, tags::*, windows::*};
 
 /// The first global tag.
 const FIRST: Asid = Asid::new(5);
@@ -21,7 +21,7 @@ where
     Cpus<N>: Capacity,
 {
     let machine = online(globally_tagged::<N>(TAGS));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let space = space_on(machine, N as u32);
     use_pages(puppet, N);
     puppet.loads.take();
@@ -52,7 +52,7 @@ fn use_pages(puppet: &Puppet, cpus: usize) {
 }
 
 /// CPU 0 flushes a page.
-fn flush<const N: usize>(machine: &Machine<N>, space: &AddressSpace<N>, page: usize)
+fn flush<const N: usize>(machine: &Machine<N>, space: &AddressSpace<Cpus<N>>, page: usize)
 where
     Cpus<N>: Capacity,
 {
@@ -60,7 +60,7 @@ where
 }
 
 /// CPU 0 gives a page another frame.
-fn remap<const N: usize>(machine: &'static Machine<N>, space: &AddressSpace<N>, page: usize)
+fn remap<const N: usize>(machine: &'static Machine<N>, space: &AddressSpace<Cpus<N>>, page: usize)
 where
     Cpus<N>: Capacity,
 {
@@ -363,7 +363,7 @@ fn a_policy_without_tags_keeps_nothing_under_the_tag() {
 #[test]
 fn the_user_side_follows() {
     let machine = online(globally_tagged::<4>(TAGS));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     puppet.split.store(true, Relaxed);
     let space = space_on(machine, 4);
     puppet.map_in(space.root(), 0, 10);

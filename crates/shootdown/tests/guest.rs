@@ -19,7 +19,7 @@ where
     Cpus<N>: Capacity,
 {
     machine: &'static Machine<N>,
-    space: GuestSpace<N>,
+    space: GuestSpace<Cpus<N>>,
     vcpu: Vcpu,
 }
 
@@ -42,7 +42,7 @@ where
     fn run_with(
         &mut self,
         number: u32,
-        body: impl FnOnce(&GuestSpace<N>, GuestEntry),
+        body: impl FnOnce(&GuestSpace<Cpus<N>>, GuestEntry),
     ) -> TagEntries {
         let Self {
             machine,
@@ -61,7 +61,7 @@ where
     }
 
     /// Gives its page another frame, on CPU `number`.
-    fn remap(&self, number: u32) -> FlushTicket<'static, &'static Puppet, N> {
+    fn remap(&self, number: u32) -> FlushTicket<'static, Seat<N>> {
         remap(self.machine, number, &self.space)
     }
 }
@@ -69,7 +69,7 @@ where
 fn run<const N: usize>(
     machine: &'static Machine<N>,
     number: u32,
-    space: &GuestSpace<N>,
+    space: &GuestSpace<Cpus<N>>,
     vcpu: &mut Vcpu,
     body: impl FnOnce(GuestEntry),
 ) -> TagEntries
@@ -91,8 +91,8 @@ where
 fn remap<const N: usize>(
     machine: &'static Machine<N>,
     number: u32,
-    space: &GuestSpace<N>,
-) -> FlushTicket<'static, &'static Puppet, N>
+    space: &GuestSpace<Cpus<N>>,
+) -> FlushTicket<'static, Seat<N>>
 where
     Cpus<N>: Capacity,
 {

@@ -6,10 +6,13 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
-use shootdown::{tags::*, windows::*};
+use shootdown::{Cpus, tags::*, windows::*};
 use std::sync::atomic::Ordering::Relaxed;
 
-type Two<'a> = (Option<&'a AddressSpace<2>>, Option<&'a AddressSpace<2>>);
+type Two<'a> = (
+    Option<&'a AddressSpace<Cpus<2>>>,
+    Option<&'a AddressSpace<Cpus<2>>>,
+);
 
 fn two_spaces(machine: &'static Machine<2>) -> [Space<2>; 2] {
     [1, 2].map(|root| {
@@ -20,7 +23,7 @@ fn two_spaces(machine: &'static Machine<2>) -> [Space<2>; 2] {
 }
 
 /// As a host's context switch loads it.
-fn load(machine: &Machine<2>, space: Option<&AddressSpace<2>>) {
+fn load(machine: &Machine<2>, space: Option<&AddressSpace<Cpus<2>>>) {
     let root = space.map_or(KERNEL_ROOT.as_u64(), AddressSpace::root);
     // SAFETY: 1. a puppet's roots are numbers.
     unsafe {
@@ -32,8 +35,8 @@ fn load(machine: &Machine<2>, space: Option<&AddressSpace<2>>) {
 
 fn end_switch(
     machine: &Machine<2>,
-    previous: Option<&AddressSpace<2>>,
-    next: Option<&AddressSpace<2>>,
+    previous: Option<&AddressSpace<Cpus<2>>>,
+    next: Option<&AddressSpace<Cpus<2>>>,
 ) {
     // SAFETY: 1. roots are numbers, and tests of misuse are refused.
     unsafe { machine.host_roots().end_switch(previous, next) };
@@ -53,7 +56,7 @@ fn switch(machine: &Machine<2>, (previous, next): Two<'_>) {
 fn a_switch_in_halves_is_a_switch() {
     for tags in [0, 8] {
         let machine = online(tagged::<2>(tags));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         let spaces = two_spaces(machine);
         let [a, b] = spaces.each_ref().map(|space| &**space);
         switch(machine, (None, Some(a)));
@@ -91,7 +94,7 @@ fn a_switch_in_halves_is_a_switch() {
 fn between_the_halves_no_user_memory_may_be_used() {
     for has_no_back_end in [false, true] {
         let machine = online(tagged::<2>(8));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         puppet.has_no_back_end.store(has_no_back_end, Relaxed);
         let spaces = two_spaces(machine);
         let [a, b] = spaces.each_ref().map(|space| &**space);
@@ -113,7 +116,7 @@ fn between_the_halves_no_user_memory_may_be_used() {
 #[test]
 fn tags_of_the_engine_survive_a_load_of_the_host() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = two_spaces(machine);
     let [a, b] = spaces.each_ref().map(|space| &**space);
     machine.switch_to(None, a);
@@ -136,7 +139,7 @@ fn tags_of_the_engine_survive_a_load_of_the_host() {
 #[test]
 fn what_a_host_loaded_is_dropped_with_the_next_kernel_root() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = two_spaces(machine);
     let a = &*spaces[0];
     machine.switch_to(None, a);
@@ -166,7 +169,7 @@ fn what_a_host_loaded_is_dropped_with_the_next_kernel_root() {
 fn between_the_halves_a_flush_of_either_space_waits() {
     for freed in [FreedTables::No, FreedTables::Yes] {
         let machine = machine::<2>();
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         let spaces = two_spaces(machine);
         let both = spaces.each_ref().map(|space| &**space);
         let (previous, next) = (Some(both[0]), Some(both[1]));
@@ -200,7 +203,7 @@ fn between_the_halves_a_flush_of_either_space_waits() {
 #[test]
 fn a_change_behind_the_load_is_flushed_after_the_switch() {
     let machine = machine::<2>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = two_spaces(machine);
     let next = Some(&*spaces[1]);
     machine.platform().set_irqs_off(true);
@@ -220,7 +223,7 @@ fn a_change_behind_the_load_is_flushed_after_the_switch() {
 #[test]
 fn the_same_space_needs_no_load_and_ends_lazy_mode() {
     let machine = machine::<2>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = two_spaces(machine);
     let a = &*spaces[0];
     assert!(!machine.host_roots().begin_switch(None, None));
@@ -244,7 +247,7 @@ fn the_same_space_needs_no_load_and_ends_lazy_mode() {
 #[test]
 fn halves_that_do_not_fit_are_refused() {
     let machine = machine::<2>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = two_spaces(machine);
     let [a, b] = spaces.each_ref().map(|space| Some(&**space));
     let refused = |misuse: &dyn Fn()| assert!(refuses(misuse));
@@ -269,7 +272,7 @@ fn halves_that_do_not_fit_are_refused() {
 #[test]
 fn a_cpu_that_polls_between_the_halves_is_told() {
     let machine = machine::<2>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = two_spaces(machine);
     let (previous, next) = (Some(&*spaces[0]), Some(&*spaces[1]));
     machine.switch_to(None, &spaces[0]);

@@ -52,7 +52,7 @@ fn an_interrupt_while_polling_is_harmless() {
     static RUNS: Count = Count::new();
     let (machine, puppet) = with_puppet::<4>();
     let count = |_: CpuId| RUNS.add();
-    let polls = |idle: &PollIdle<'_, _, 4>| {
+    let polls = |idle: &PollIdle<'_, _>| {
         puppet.interrupt_now(1);
         puppet.as_cpu(2, || machine.try_post(&mask([1]), count).unwrap());
         assert!(
@@ -80,7 +80,7 @@ fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
         let (machine, puppet) = with_puppet::<4>();
         machine.set_policy(Policy::BEST.with_broadcast_from(1));
         let count = |_: CpuId| RUNS.add();
-        let polls = |idle: &PollIdle<'_, _, 4>| {
+        let polls = |idle: &PollIdle<'_, _>| {
             puppet.as_cpu(2, || machine.try_post(&mask([1]), count).unwrap());
             assert_eq!(puppet.sent.take(), [(2, 1)]);
             if takes_a_lock {
@@ -120,7 +120,7 @@ where
     Cpus<N>: Capacity,
 {
     let (machine, puppet) = with_puppet::<N>();
-    let polls = |idle: &PollIdle<'_, _, N>| {
+    let polls = |idle: &PollIdle<'_, _>| {
         let doorbell = idle.doorbell();
         assert!(!doorbell.is_null());
         // SAFETY: it is in the memory of CPU 1, which lives for ever, and nobody writes at the same time.

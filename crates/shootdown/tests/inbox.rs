@@ -145,7 +145,7 @@ fn a_ticket_names_those_that_got_the_call() {
 fn the_last_of_63_words_has_a_bit_of_its_own() {
     const LAST: u32 = 4031;
     let machine = powered_off::<4032>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for number in [0, LAST] {
         puppet.as_cpu(number, || machine.online());
     }

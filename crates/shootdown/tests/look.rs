@@ -164,7 +164,7 @@ fn a_look_goes_on_where_the_one_that_reported_has_left() {
         puppet.set_irqs_off(true);
         // CPU 1 answers the kicks of the departure by polls, as in a spin loop.
         fn poll_often(machine: &'static puppet::Machine<4>, left: u32) {
-            let puppet = *machine.platform();
+            let puppet = machine.platform().0;
             puppet.at_next_relax(move || {
                 puppet.lose_interrupt(1);
                 puppet.as_cpu(1, || machine.poll());
@@ -255,7 +255,7 @@ fn as_one_that_cannot_interrupt_itself<R>(puppet: &'static Puppet, body: impl Fn
 
 /// On CPU 0 interrupts are on, and its timer ticks look; no other interrupt comes.
 fn tick_often(machine: &'static puppet::Machine<2>) {
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     as_one_that_cannot_interrupt_itself(puppet, || {
         for _ in 0..100 {
             machine.watch().look();

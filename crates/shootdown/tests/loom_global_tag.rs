@@ -8,13 +8,14 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread::JoinHandle;
 use loom_machine::*;
+use shootdown::Cpus;
 use shootdown::*;
 
 const OLD: u64 = 0;
 const NEW: u64 = 1;
 
 /// CPUs 0 and 1, which do not have the space loaded, flush it; CPU 2 has it loaded.
-fn scene() -> (Arc<Machine<3>>, Arc<AddressSpace<3>>) {
+fn scene() -> (Arc<Machine<3>>, Arc<AddressSpace<Cpus<3>>>) {
     let machine = globally_tagged::<3>();
     // A target is enough.
     machine.set_policy(Policy::BEST.with_global_tags_from(1));
@@ -25,13 +26,13 @@ fn scene() -> (Arc<Machine<3>>, Arc<AddressSpace<3>>) {
     (machine, space)
 }
 
-fn remap(machine: &Machine<3>, space: &AddressSpace<3>) {
+fn remap(machine: &Machine<3>, space: &AddressSpace<Cpus<3>>) {
     machine.platform().table[0].store(NEW, Ordering::Relaxed);
     machine.flush(space, page(0), FreedTables::No);
 }
 
 /// Gives the space its tag, before the model proper.
-fn settle(machine: &Machine<3>, space: &AddressSpace<3>) {
+fn settle(machine: &Machine<3>, space: &AddressSpace<Cpus<3>>) {
     let given = machine.submit_flush(space, page(1), FreedTables::No);
     become_cpu(2);
     take_interrupt(machine);
@@ -51,7 +52,7 @@ fn check_page(machine: &Machine<3>) {
 /// CPU 2 leaves the space and loads it again, so many times, and uses page 0. When all is `done`, nothing of that may be old.
 fn user(
     machine: &Arc<Machine<3>>,
-    space: &Arc<AddressSpace<3>>,
+    space: &Arc<AddressSpace<Cpus<3>>>,
     done: &'static AtomicBool,
     times: usize,
 ) -> JoinHandle<()> {

@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
 use loom_machine::*;
 use shootdown::guest::*;
-use shootdown::{FlushRange, FreedTables};
+use shootdown::{Cpus, FlushRange, FreedTables};
 
 const OLD: u64 = 0;
 const NEW: u64 = 1;
@@ -16,7 +16,7 @@ const NEW: u64 = 1;
 /// A machine with two CPUs, a guest, and the frame that its page 0 is translated to at first.
 struct World {
     machine: Arc<Machine<2>>,
-    guest: GuestSpace<2>,
+    guest: GuestSpace<Cpus<2>>,
 }
 
 impl World {

@@ -7,6 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_machine::*;
+use shootdown::Cpus;
 use shootdown::tags::*;
 use shootdown::*;
 
@@ -16,8 +17,8 @@ const NEW: u64 = 1;
 /// What one run of a model shares.
 struct Scene {
     machine: Arc<Machine<2>>,
-    space: Arc<AddressSpace<2>>,
-    other: Arc<AddressSpace<2>>,
+    space: Arc<AddressSpace<Cpus<2>>>,
+    other: Arc<AddressSpace<Cpus<2>>>,
     done: Arc<AtomicBool>,
     /// CPU 1 has reached the point where the model begins.
     ready: Arc<Event>,
@@ -214,8 +215,8 @@ fn a_detached_cpu_has_walked_for_the_last_time() {
 /// CPU 1 switches as a host that loads roots itself.
 fn switch_in_halves(
     machine: &Machine<2>,
-    previous: Option<&AddressSpace<2>>,
-    next: Option<&AddressSpace<2>>,
+    previous: Option<&AddressSpace<Cpus<2>>>,
+    next: Option<&AddressSpace<Cpus<2>>>,
 ) {
     let irq = machine.platform().irq_save();
     if machine.host_roots().begin_switch(previous, next) {

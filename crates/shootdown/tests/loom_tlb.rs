@@ -7,6 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom_machine::*;
+use shootdown::Cpus;
 use shootdown::*;
 
 const OLD: u64 = 0;
@@ -48,7 +49,7 @@ fn late_joiner_sees_new_generation() {
 
 /// One CPU leaves a space, as `go` says, while another frees one of its tables.
 fn free_a_table_while_a_cpu_leaves(
-    go: fn(&Machine<2>, left: &AddressSpace<2>, other: &AddressSpace<2>),
+    go: fn(&Machine<2>, left: &AddressSpace<Cpus<2>>, other: &AddressSpace<Cpus<2>>),
 ) {
     check(3, move || {
         let machine = online_machine::<2>();

@@ -4,6 +4,7 @@
 
 mod loom_machine;
 
+use shootdown::Cpus;
 use std::cell::RefCell;
 
 use loom::sync::Arc;
@@ -18,7 +19,7 @@ where
     Cpus<N>: Capacity,
 {
     machine: Arc<Machine<N>>,
-    space: Arc<AddressSpace<N>>,
+    space: Arc<AddressSpace<Cpus<N>>>,
     /// CPU 1's, until it retires it.
     windows: RefCell<Option<WindowRoot>>,
     /// CPUs that are not done with their changes.
@@ -59,7 +60,7 @@ where
         on_cpu(&scene.machine, cpu, move |_| work(&inside))
     }
 
-    fn enter(&self, previous: Option<&AddressSpace<N>>) {
+    fn enter(&self, previous: Option<&AddressSpace<Cpus<N>>>) {
         let windows = self.windows.borrow();
         let windows = windows.as_ref().expect("not retired");
         self.machine

@@ -7,7 +7,7 @@ mod puppet;
 use puppet::*;
 use shootdown::calls::{CallData, CallTicket, NotReady, PostRefused, Wait};
 use shootdown::*;
-use shootdown::{tags::*, watch::*};
+use shootdown::{Cpus, tags::*, watch::*};
 
 #[test]
 fn what_was_sent_before_runs_before_the_cpu_is_gone() {
@@ -164,7 +164,7 @@ fn a_cpu_that_came_back_is_a_target_again() {
 #[test]
 fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     let (machine, puppet) = with_puppet::<2>();
-    let space: &'static AddressSpace<2> = Box::leak(Box::new(Space::new(machine, 1)));
+    let space: &'static AddressSpace<Cpus<2>> = Box::leak(Box::new(Space::new(machine, 1)));
     puppet.as_cpu(1, || machine.switch_to(None, space));
     let one_page = pages(0, 1);
     let calls: Vec<_> = (0..3)
@@ -191,7 +191,7 @@ fn who_is_not_online_does_not_wait_for_a_cpu_that_left_meanwhile() {
     let machine = puppet::powered_off::<2>();
     let puppet = machine.platform();
     puppet.as_cpu(1, || machine.online());
-    let space: &'static AddressSpace<2> = Box::leak(Box::new(Space::new(machine, 1)));
+    let space: &'static AddressSpace<Cpus<2>> = Box::leak(Box::new(Space::new(machine, 1)));
     puppet.as_cpu(1, || machine.switch_to(None, space));
     puppet.at_next_flush_remote(move || {
         puppet.as_cpu(1, || {
@@ -248,7 +248,7 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
     for (post, runs) in post.into_iter().zip([1, 2, 1]) {
         let machine = machine::<3>();
         machine.set_policy(Policy::BEST.with_multicast(false));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         *puppet.refuse_to.lock().unwrap() = (1, usize::MAX);
         puppet.at_next_relax(move || {
             puppet.as_cpu(1, || {
@@ -276,7 +276,7 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
 fn who_is_not_online_publishes_while_a_cpu_that_leaves_runs_its_functions() {
     static RUNS: Count = Count::new();
     let machine = puppet::powered_off::<3>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for number in [1, 2] {
         puppet.as_cpu(number, || machine.online());
     }
@@ -319,7 +319,7 @@ fn a_cpu_that_leaves_lets_its_doorbell_go() {
 #[test]
 fn a_cpu_without_memory_may_poll() {
     let puppet = *machine::<2>().platform();
-    let engine: Shootdown<_, 2> = Shootdown::new(puppet);
+    let engine: Shootdown<_> = Shootdown::new(puppet);
     assert!(!engine.poll());
     engine.watch().look();
 }

@@ -3,6 +3,7 @@
 
 mod puppet;
 
+use shootdown::Cpus;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use puppet::*;
@@ -10,7 +11,7 @@ use shootdown::calls::Wait;
 use shootdown::*;
 
 /// Every operation that waits for CPU 1, which must be asked before it answers.
-const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
+const WAITS: [fn(&'static Machine<4>, &AddressSpace<Cpus<4>>); 6] = [
     |machine, _| machine.call_one(cpu(1), &|_| ()).unwrap(),
     |machine, _| drop(machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done)),
     |machine, space| machine.flush(space, pages(1, 1), FreedTables::No),
@@ -36,7 +37,7 @@ fn preemptible_waits(policy: Policy) -> usize {
     let machine = machine::<4>();
     machine.set_policy(policy);
     let space = space_on(machine, 2);
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     SEEN.take();
     PREEMPTIBLE.store(0, Relaxed);
     for wait in WAITS {
@@ -69,11 +70,11 @@ fn who_waits_may_be_preempted_where_the_policy_says() {
 fn a_waiter_goes_on_on_another_cpu() {
     let machine = machine::<4>();
     let space = space_on(machine, 2);
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for wait in WAITS {
         puppet.at_next_relax(move || puppet.migrate(3));
         wait(machine, &space);
-        assert_eq!(puppet.current_cpu(), cpu(3));
+        assert_eq!(Seat::<4>(puppet).current_cpu(), cpu(3));
         puppet.migrate(0);
     }
     let [here, there] = [0, 3].map(|number| machine.watch().stats(cpu(number)));
@@ -112,7 +113,7 @@ fn a_task_that_is_moved_flushes_where_it_was_too() {
 fn no_task_waits_for_the_call_of_another_on_its_cpu() {
     let machine = machine::<4>();
     let space = space_on(machine, 3);
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     puppet.deafen(3);
     let first = machine.submit(&CpuMask::only(cpu(3)), |_| (), Wait::Done);
     // That task is preempted; another one calls and flushes CPUs that answer.
@@ -135,7 +136,7 @@ fn a_task_that_finds_all_slots_taken_may_leave_for_a_cpu_that_has_one() {
     while machine.try_post(&CpuMask::only(cpu(1)), |_| ()).is_ok() {}
     puppet.at_next_relax(move || puppet.migrate(3));
     machine.call_one(cpu(2), &|_| ()).unwrap();
-    assert_eq!(puppet.current_cpu(), cpu(3));
+    assert_eq!(Seat::<4>(puppet).current_cpu(), cpu(3));
     assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
     assert_eq!(machine.watch().stats(cpu(1)).functions_run, 0);
     puppet.migrate(0);

@@ -5,6 +5,7 @@
 mod puppet;
 
 use puppet::*;
+use shootdown::Cpus;
 use shootdown::*;
 
 /// CPUs 0 to 3 have a space loaded and have used pages 0 to 3.
@@ -20,7 +21,7 @@ fn four_cpus() -> (&'static Machine<4>, &'static Puppet, Space<4>) {
 }
 
 /// CPU `initiator` gives `page` another frame; nobody uses the old one.
-fn remap(machine: &'static Machine<4>, space: &AddressSpace<4>, initiator: u32, page: usize) {
+fn remap(machine: &'static Machine<4>, space: &AddressSpace<Cpus<4>>, initiator: u32, page: usize) {
     let puppet = machine.platform();
     let frame = puppet.access(initiator, page) + 1;
     puppet.map(page, frame);
@@ -229,7 +230,7 @@ fn the_initiator_flushes_once_under_every_policy() {
 #[test]
 fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
     let other = Space::new(machine, 7);
     puppet.map(0, 10);
@@ -263,7 +264,7 @@ fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
 fn a_cpu_that_loads_a_root_is_interrupted_before_a_table_of_it_is_freed() {
     for reached in [&[1][..], EVERYBODY] {
         let machine = online(tagged::<2>(8));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
         let other = Space::new(machine, 7);
         let (before, after) = (1, 2);

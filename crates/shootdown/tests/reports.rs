@@ -13,7 +13,7 @@ use shootdown::calls::{NotReady, PostRefused, SlotsBusy};
 use shootdown::flushes::BatchFull;
 use shootdown::watch::Stats;
 use shootdown::*;
-use shootdown::{tags::*, watch::*};
+use shootdown::{Cpus, tags::*, watch::*};
 
 #[test]
 fn messages_name_the_cause() {
@@ -32,7 +32,7 @@ fn messages_name_the_cause() {
 #[test]
 fn memory_is_attached_once_and_so_is_a_cpu() {
     let attach = |engine: &'static puppet::Machine<2>, number, memory| {
-        let attaches = || engine.attach(cpu(number), memory);
+        let attaches = || engine.attach(cpu(number), std::slice::from_ref(memory));
         let panic = catch_unwind(AssertUnwindSafe(attaches)).err()?;
         panic.downcast_ref::<String>().cloned()
     };
@@ -61,6 +61,7 @@ struct Unicast {
 
 // SAFETY: one CPU without interrupts or page tables; no engine uses it.
 unsafe impl Platform for Unicast {
+    type Cpus = Cpus<4>;
     type IrqState = ();
     fn current_cpu(&self) -> CpuId {
         cpu(0)
@@ -86,7 +87,7 @@ unsafe impl Platform for Unicast {
 /// Who does not send to several at once sends to each, and one refusal is a refusal of all: the engine sends again then.
 #[test]
 fn several_are_interrupted_one_by_one_unless_the_platform_can_do_better() {
-    let targets: CpuMask<4> = (1..4).map(cpu).collect();
+    let targets: CpuMask<Cpus<4>> = (1..4).map(cpu).collect();
     for refused in 0..4 {
         let platform = Unicast {
             refused: cpu(refused),
@@ -219,7 +220,7 @@ fn every_policy_is_what_its_name_says() {
 #[test]
 fn a_cpu_without_memory_is_told_what_is_missing() {
     let (_, puppet) = with_puppet::<4>();
-    let engine: &'static puppet::Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
+    let engine: &'static puppet::Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
     for (number, message) in [
         (3, "cpu3 on an engine for 2 CPUs"),
         (1, "call Shootdown::attach for it first"),

@@ -2,6 +2,7 @@
 
 #![cfg(not(loom))]
 
+use shootdown::Cpus;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -11,14 +12,14 @@ use shootdown::*;
 
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
 
-fn set_of<const N: usize>(mask: &CpuMask<N>) -> BTreeSet<u32>
+fn set_of<const N: usize>(mask: &CpuMask<Cpus<N>>) -> BTreeSet<u32>
 where
     Cpus<N>: Capacity,
 {
     mask.iter().map(CpuId::as_u32).collect()
 }
 
-fn mask_of<const N: usize>(set: &BTreeSet<u32>) -> CpuMask<N>
+fn mask_of<const N: usize>(set: &BTreeSet<u32>) -> CpuMask<Cpus<N>>
 where
     Cpus<N>: Capacity,
 {
@@ -39,7 +40,7 @@ where
     assert_eq!((view.len(), view.is_empty()), (left.len(), left.is_empty()));
     assert_eq!(a.contains(CpuId::new(probe)), left.contains(&probe));
     assert_eq!(a == b, left == right);
-    let combine = |operation: fn(&mut CpuMask<N>, &CpuMask<N>)| {
+    let combine = |operation: fn(&mut CpuMask<Cpus<N>>, &CpuMask<Cpus<N>>)| {
         let mut result = a;
         operation(&mut result, &b);
         set_of(&result)
@@ -63,9 +64,9 @@ fn a_mask_has_no_cpu_beyond_its_last() {
         Cpus<N>: Capacity,
     {
         let cpu = |number: usize| CpuId::new(number as u32);
-        assert!(CpuMask::<N>::only(cpu(N - 1)).contains(cpu(N - 1)));
+        assert!(CpuMask::<Cpus<N>>::only(cpu(N - 1)).contains(cpu(N - 1)));
         for number in [N, N + 1, 2 * N] {
-            let only = std::panic::catch_unwind(|| CpuMask::<N>::only(cpu(number)));
+            let only = std::panic::catch_unwind(|| CpuMask::<Cpus<N>>::only(cpu(number)));
             assert!(only.is_err(), "{number} of {N}");
         }
     }
@@ -93,7 +94,7 @@ proptest! {
     #[test]
     fn first_is_the_lowest_numbers(count in 0usize..=256) {
         let expected: BTreeSet<u32> = (0..count as u32).collect();
-        prop_assert_eq!(set_of(&CpuMask::<256>::first(count)), expected);
+        prop_assert_eq!(set_of(&CpuMask::<Cpus<256>>::first(count)), expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod puppet;
 
+use shootdown::Cpus;
 use std::sync::atomic::{AtomicU64 as CoreU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -116,7 +117,7 @@ fn what_a_function_captured_is_not_taken_for_a_flush() {
     let _one = begin();
     let (machine, puppet) = with_puppet::<128>();
     puppet.deliver_on_relax.store(false, Ordering::Relaxed);
-    let space: &'static AddressSpace<128> = Box::leak(Box::new(space_on(machine, 3)));
+    let space: &'static AddressSpace<Cpus<128>> = Box::leak(Box::new(space_on(machine, 3)));
     machine.set_policy(LOUD);
     let page = pages(0, 1);
     puppet.as_cpu(0, || {

@@ -74,7 +74,7 @@ fn a_space_comes_back_to_its_tag() {
 fn a_tag_that_missed_a_flush_is_dropped_when_its_space_comes_back() {
     for freed in [FreedTables::No, FreedTables::Yes] {
         let machine = online(tagged::<2>(8));
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         let spaces = spaces(machine, 2);
         machine.switch_to(None, &spaces[0]);
         assert_eq!(puppet.access(0, 0), 10);
@@ -96,7 +96,7 @@ fn a_tag_that_missed_a_flush_is_dropped_when_its_space_comes_back() {
 #[test]
 fn a_flush_that_reached_the_loaded_tag_costs_nothing_later() {
     let machine = online(tagged::<2>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = spaces(machine, 2);
     machine.switch_to(None, &spaces[0]);
     puppet.map_in(spaces[0].root(), 0, 11);
@@ -140,7 +140,7 @@ fn six_tags_serve_six_spaces_and_all_tags_serve_more() {
 #[test]
 fn a_new_space_with_an_old_root_inherits_nothing() {
     let machine = online(tagged::<1>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let old = Space::new(machine, 1);
     puppet.map_in(old.root(), 0, 10);
     machine.switch_to(None, &old);
@@ -246,7 +246,7 @@ fn the_kernels_root_keeps_only_what_it_cached_itself() {
 #[test]
 fn after_a_kernel_flush_no_other_tag_is_kept() {
     let machine = online(tagged::<1>(8));
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = spaces(machine, 2);
     machine.switch_to(None, &spaces[0]);
     machine.switch_away(&spaces[0], KERNEL_ROOT);
@@ -471,7 +471,7 @@ fn user_access_is_for_the_space_that_is_loaded() {
 }
 
 fn user_access_is_for_the_loaded_space(machine: &'static Machine<1>) {
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     let spaces = spaces(machine, 2);
     let ok = |number: usize| machine.user_memory().access_ok(spaces[number].id());
     assert!(!ok(0), "none is loaded");

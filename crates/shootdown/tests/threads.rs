@@ -5,6 +5,7 @@
 
 #![cfg(not(loom))]
 
+use shootdown::Cpus;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +41,7 @@ struct Threads {
 // SAFETY: a thread is one CPU for good; interrupts run only in `take_interrupt`, which respects `IRQS_OFF`;
 // flushes drop the thread's own entries; a flag stored with Release is the interrupt.
 unsafe impl Platform for Threads {
+    type Cpus = Cpus<CPUS>;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -104,8 +106,8 @@ fn tables(number: u64) -> Root {
 }
 
 struct World {
-    engine: Shootdown<Threads, CPUS>,
-    space: AddressSpace<CPUS>,
+    engine: Shootdown<Threads>,
+    space: AddressSpace<Cpus<CPUS>>,
     /// The page table: the version of each page.
     table: [AtomicU64; PAGES],
     /// The oldest version that a CPU may still use: raised when a flush has returned.
@@ -157,7 +159,7 @@ impl World {
         *random ^= *random >> 7;
         *random ^= *random << 17;
         let (choice, page) = (*random >> 8 & 15, (*random >> 16) as usize % PAGES);
-        let mask: CpuMask<CPUS> = (0..CPUS as u32)
+        let mask: CpuMask<Cpus<CPUS>> = (0..CPUS as u32)
             .filter(|cpu| *random >> (32 + cpu) & 1 == 1)
             .map(CpuId::new)
             .collect();
@@ -254,9 +256,7 @@ fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
         finished: AtomicUsize::new(0),
     }));
     let memory = (0..CPUS).map(|_| CpuMemory::new()).collect::<Vec<_>>();
-    for (cpu, memory) in (0..).map(CpuId::new).zip(memory.leak()) {
-        world.engine.attach(cpu, memory);
-    }
+    world.engine.attach(CpuId::new(0), memory.leak());
     let start = Arc::new(Barrier::new(CPUS));
     let cpus: Vec<_> = (0..CPUS as u32)
         .map(|cpu| {

@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use shootdown::Cpus;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -24,7 +25,7 @@ fn position(trace: &[TraceEvent], wanted: TraceEvent) -> usize {
         .unwrap_or_else(|| panic!("{wanted:?} in {trace:?}"))
 }
 
-fn flush_finished(number: u32, space: &AddressSpace<4>) -> TraceEvent {
+fn flush_finished(number: u32, space: &AddressSpace<Cpus<4>>) -> TraceEvent {
     TraceEvent::FlushFinished {
         cpu: cpu(number),
         space: space.id(),
@@ -81,7 +82,7 @@ fn no_cpu_keeps_a_flushed_translation_at_any_size() {
 fn tables_without_a_range_flush_everything() {
     let machine = machine::<2>();
     let space = space_on(machine, 2);
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for freed in [FreedTables::No, FreedTables::Yes] {
         let expected = if freed == FreedTables::Yes { 2 } else { 0 };
         machine.flush(&space, FlushRange::EMPTY, freed);
@@ -436,7 +437,7 @@ fn a_flush_finds_a_slot_when_functions_occupy_all_of_theirs() {
 #[test]
 fn kernel_ranges_reach_every_online_cpu_and_global_pages() {
     let machine = powered_off::<4>();
-    let puppet = *machine.platform();
+    let puppet = machine.platform().0;
     for number in [0, 1, 3] {
         puppet.as_cpu(number, || machine.online());
     }
@@ -828,7 +829,7 @@ fn what_a_dropped_ticket_held_goes_after_the_wait() {
 fn a_change_of_a_second_space_is_not_hidden(switches_late: bool) {
     let (machine, puppet) = with_puppet::<4>();
     let (first, second) = (Space::new(machine, 1), Space::new(machine, 2));
-    let flush = |cpu, space: &AddressSpace<4>| {
+    let flush = |cpu, space: &AddressSpace<Cpus<4>>| {
         puppet.as_cpu(cpu, || {
             std::mem::forget(machine.submit_flush(space, FlushRange::WHOLE, FreedTables::Yes));
         });
@@ -868,7 +869,7 @@ fn flushes_of_two_spaces_that_wait_are_kept_apart() {
 fn what_was_owed_to_one_space_is_not_owed_to_the_next() {
     let (machine, puppet) = with_puppet::<4>();
     let [old, new] = [1, 2].map(|root| Space::new(machine, root));
-    let flush = |space: &AddressSpace<4>, page| {
+    let flush = |space: &AddressSpace<Cpus<4>>, page| {
         let ticket = machine.submit_flush(space, pages(page, 1), FreedTables::No);
         puppet.as_cpu(1, || assert!(machine.poll()));
         ticket.wait();

@@ -372,7 +372,7 @@ fn a_request_that_somebody_waits_for_is_left_to_the_wait() {
     machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     fn look_often(machine: &'static puppet::Machine<4>, left: u32) {
-        let puppet = *machine.platform();
+        let puppet = machine.platform().0;
         puppet.at_next_relax(move || {
             look_later(machine, 2, 0);
             match left {

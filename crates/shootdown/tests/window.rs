@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use puppet::*;
 use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::*;
-use shootdown::{tags::*, windows::*};
+use shootdown::{Cpus, tags::*, windows::*};
 
 /// A page of the shared part.
 const SHARED: usize = 3;
@@ -17,7 +17,7 @@ const SHARED: usize = 3;
 /// A space with shared page [`SHARED`] at frame 30, and a private root of each of two CPUs.
 struct Scene {
     machine: &'static Machine<2>,
-    space: AddressSpace<2>,
+    space: AddressSpace<Cpus<2>>,
     windows: [WindowRoot; 2],
 }
 
@@ -50,7 +50,7 @@ impl Scene {
         self.machine.platform()
     }
 
-    fn enter(&self, number: u32, previous: Option<&AddressSpace<2>>) {
+    fn enter(&self, number: u32, previous: Option<&AddressSpace<Cpus<2>>>) {
         let windows = &self.windows[number as usize];
         self.puppet().as_cpu(number, || {
             self.machine
@@ -514,7 +514,7 @@ fn windows_are_pinned_before_their_cpu_is_compared() {
     let puppet = scene.puppet();
     *puppet.moves_to.lock().unwrap() = Some(1);
     let pinned = scene.machine.windows().pin(&scene.windows[0]).unwrap();
-    assert_eq!(puppet.current_cpu(), cpu(0));
+    assert_eq!(Seat::<2>(puppet).current_cpu(), cpu(0));
     drop(pinned);
     assert!(puppet.is_preemptible());
 }
@@ -579,6 +579,7 @@ struct Plain;
 
 // SAFETY: one CPU without interrupts or page tables.
 unsafe impl Platform for Plain {
+    type Cpus = Cpus<2>;
     type IrqState = ();
     fn current_cpu(&self) -> CpuId {
         cpu(0)
@@ -600,7 +601,7 @@ unsafe impl Platform for Plain {
 #[test]
 #[should_panic(expected = "copy_shared_top")]
 fn a_platform_without_windows_has_none() {
-    let machine = Shootdown::<Plain, 1>::new(Plain);
+    let machine = Shootdown::<Plain>::new(Plain);
     let space = AddressSpace::new(&machine, tables(1));
     drop(WindowRoot::new(&machine, &space, cpu(0), tables(2)));
 }
@@ -812,7 +813,8 @@ fn a_freed_table_is_not_left_in_a_private_root_by_a_platform_that_flushes_others
 fn a_cpu_on_its_way_from_one_private_root_to_another_is_told_of_changes_to_both() {
     let scene: &'static Scene = Box::leak(Box::new(Scene::new(4)));
     let (machine, puppet) = (scene.machine, scene.puppet());
-    let next: &'static AddressSpace<2> = Box::leak(Box::new(AddressSpace::new(machine, tables(2))));
+    let next: &'static AddressSpace<Cpus<2>> =
+        Box::leak(Box::new(AddressSpace::new(machine, tables(2))));
     let windows = WindowRoot::new(machine, next, cpu(0), tables(20));
     for _ in 0..2 {
         scene.enter(0, None);

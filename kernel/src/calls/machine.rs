@@ -8,7 +8,7 @@ use shootdown_callbench::{Counted, Host, Tallies};
 use super::lines;
 use super::platform::CallsPlatform;
 use crate::arch::{percpu, tlb};
-use crate::cpus::MAX_CPUS;
+use crate::cpus::{Cpus, MAX_CPUS};
 use crate::irq;
 use crate::platform::SHOOTDOWN;
 use crate::{boot, time};
@@ -16,16 +16,14 @@ use crate::{boot, time};
 pub(super) static TALLIES: Tallies<MAX_CPUS> = Tallies::new();
 
 /// The engine that is measured.
-pub(super) static MEASURED: Shootdown<Counted<CallsPlatform, MAX_CPUS>, MAX_CPUS> =
+pub(super) static MEASURED: Shootdown<Counted<CallsPlatform, MAX_CPUS>> =
     Shootdown::new(Counted::new(CallsPlatform, &TALLIES));
 
-static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+static MEMORY: [CpuMemory<Cpus>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
 
 /// Gives the measured engine its memory, for so many CPUs. Once, before any of them comes online there.
 pub(super) fn attach(cpus: usize) {
-    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY[..cpus]) {
-        MEASURED.attach(cpu, memory);
-    }
+    MEASURED.attach(CpuId::new(0), &MEMORY[..cpus]);
 }
 
 /// A word of the kernel's, whose translation is dropped again and again.

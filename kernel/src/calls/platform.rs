@@ -1,5 +1,6 @@
 //! The platform of the contenders.
 
+use crate::cpus::Cpus;
 use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, watch::Stall};
 
 use crate::arch::trap::vectors;
@@ -13,6 +14,7 @@ pub(super) struct CallsPlatform;
 // SAFETY: 1 to 4 and 7 to 10 as `KernelPlatform`, whose methods these are. 5 and 6 likewise, on a vector whose handler calls the contender
 // whose turn it is; the run sees to it that no interrupt of one is late for another.
 unsafe impl Platform for CallsPlatform {
+    type Cpus = Cpus;
     type IrqState = IrqState;
 
     #[inline]

@@ -9,7 +9,7 @@ use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
 use super::witness;
 use crate::arch::paging::kernel_root;
-use crate::cpus::MAX_CPUS;
+use crate::cpus::Cpus;
 use crate::platform::SHOOTDOWN;
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use alloc::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use shootdown::{AddressSpace, Root};
 #[derive(Debug)]
 pub struct MemorySpace {
     // Dropped first: if some CPU still has the root loaded, the engine ends the kernel before the page table behind it is freed.
-    pub(super) engine: AddressSpace<MAX_CPUS>,
+    pub(super) engine: AddressSpace<Cpus>,
     /// Threads that run in it, see [`SpaceUse`](super::SpaceUse).
     pub(super) users: AtomicUsize,
     /// For the files that it maps.
@@ -101,7 +101,7 @@ impl MemorySpace {
     }
 
     /// The engine's handle.
-    pub fn engine(&self) -> &AddressSpace<MAX_CPUS> {
+    pub fn engine(&self) -> &AddressSpace<Cpus> {
         &self.engine
     }
 

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::{CpuId, CpuMask};
 
-use crate::cpus::MAX_CPUS;
+use crate::cpus::{Cpus, MAX_CPUS};
 
 const _: () = assert!(MAX_CPUS <= 64, "affinity is one word");
 
@@ -39,7 +39,7 @@ impl Affinity {
     }
 
     /// Replaces the set.
-    pub fn set(&self, mask: &CpuMask<MAX_CPUS>) {
+    pub fn set(&self, mask: &CpuMask<Cpus>) {
         let bits = mask.iter().fold(0u64, |bits, cpu| bits | 1 << cpu.index());
         self.0.store(bits, Ordering::Relaxed);
     }

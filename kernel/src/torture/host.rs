@@ -5,7 +5,7 @@ use shootdown_torture::Host;
 
 use super::memory::TortureMemory;
 use crate::arch::percpu;
-use crate::cpus::MAX_CPUS;
+use crate::cpus::{Cpus, MAX_CPUS};
 use crate::irq;
 use crate::platform::{Engine, KernelPlatform, SHOOTDOWN};
 use crate::{boot, hotplug, task};
@@ -28,7 +28,7 @@ impl Host<MAX_CPUS> for Machine {
         &self.memory
     }
 
-    fn possible_cpus(&self) -> CpuMask<MAX_CPUS> {
+    fn possible_cpus(&self) -> CpuMask<Cpus> {
         CpuMask::first(boot::info().cpus)
     }
 

@@ -12,7 +12,7 @@ use super::tables::{Leaves, PAGES_PER_TABLE, Scope, Tables, leaf};
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::{paging, percpu, uaccess};
 use crate::boot;
-use crate::cpus::MAX_CPUS;
+use crate::cpus::{Cpus, MAX_CPUS};
 use crate::mm::pte::Pte;
 use crate::mm::{MemorySpace, SpaceUse, Window, frames};
 use crate::task;
@@ -122,7 +122,7 @@ impl Memory<MAX_CPUS> for TortureMemory {
         self.spaces.len()
     }
 
-    fn space(&self, index: usize) -> &AddressSpace<MAX_CPUS> {
+    fn space(&self, index: usize) -> &AddressSpace<Cpus> {
         self.spaces[index].0.engine()
     }
 

@@ -14,7 +14,7 @@ use super::service::Service;
 use crate::addr::PAGE_BYTES;
 use crate::arch::percpu;
 use crate::boot;
-use crate::cpus::MAX_CPUS;
+use crate::cpus::Cpus;
 use crate::errno::Errno;
 use crate::task::{self, Current, Thread};
 
@@ -106,7 +106,7 @@ fn install(service: &Arc<Service>, me: &Current, server: &Arc<Server>) -> Result
 ///
 /// # Errors
 /// EBUSY: it is one.
-pub fn set_affinity(thread: &Arc<Thread>, cpus: &CpuMask<MAX_CPUS>) -> Result<(), Errno> {
+pub fn set_affinity(thread: &Arc<Thread>, cpus: &CpuMask<Cpus>) -> Result<(), Errno> {
     let link = thread.server_link.lock();
     if link.serves.is_some() {
         return Err(Errno::EBUSY);

@@ -19,9 +19,7 @@ pub fn init() {
         map_physical_memory();
         let links = (0..FRAMES).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         frames::init(core::iter::once((1, FRAMES as u32)), Vec::leak(links));
-        for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
-            SHOOTDOWN.attach(cpu, memory);
-        }
+        SHOOTDOWN.attach(CpuId::new(0), &MEMORY);
         for cpu in 0..PLAYED_CPUS {
             percpu::as_cpu(CpuId::new(cpu), || SHOOTDOWN.online());
         }

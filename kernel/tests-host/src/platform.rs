@@ -1,7 +1,7 @@
 //! Shim of the platform: flushes are counted, and seen by [`witness`]; an interrupt comes when somebody waits for it.
 
 use crate::arch::{percpu, top};
-use crate::cpus::MAX_CPUS;
+use crate::cpus::Cpus;
 use crate::mm::layout::PhysAddr;
 use crate::preempt;
 use crate::witness;
@@ -14,10 +14,10 @@ use shootdown::{
 pub const PLAYED_CPUS: u32 = 4;
 
 /// The kernel's engine, on a platform that counts its flushes.
-pub static SHOOTDOWN: Shootdown<KernelPlatform, MAX_CPUS> = Shootdown::new(KernelPlatform);
+pub static SHOOTDOWN: Shootdown<KernelPlatform> = Shootdown::new(KernelPlatform);
 
 /// What the engine keeps for each of them.
-pub static MEMORY: [CpuMemory<MAX_CPUS>; PLAYED_CPUS as usize] =
+pub static MEMORY: [CpuMemory<Cpus>; PLAYED_CPUS as usize] =
     [const { CpuMemory::new() }; PLAYED_CPUS as usize];
 
 /// A machine whose CPUs are played by whoever needs them.
@@ -40,6 +40,7 @@ pub fn flushes() -> usize {
 // drops what it is told to. 5. 6. an interrupt is pending until somebody waits, who takes it on that CPU's behalf. 7. to 12. nothing
 // is remote, tagged or prefetched, and nothing panics but a test that fails.
 unsafe impl Platform for KernelPlatform {
+    type Cpus = Cpus;
     type IrqState = ();
 
     fn current_cpu(&self) -> CpuId {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use axstd::thread;
-use shootdown::{CpuMask, Shootdown};
+use shootdown::{CpuMask, Cpus, Shootdown};
 use shootdown_torture::Host;
 
 use super::memory::KernelPages;
@@ -27,7 +27,7 @@ impl Host<CPUS> for Machine {
     type Platform = ArceOs;
     type Memory = KernelPages;
 
-    fn engine(&self) -> &Shootdown<ArceOs, CPUS> {
+    fn engine(&self) -> &Shootdown<ArceOs> {
         &SHOOTDOWN
     }
 
@@ -35,7 +35,7 @@ impl Host<CPUS> for Machine {
         &self.memory
     }
 
-    fn possible_cpus(&self) -> CpuMask<CPUS> {
+    fn possible_cpus(&self) -> CpuMask<Cpus<CPUS>> {
         CpuMask::first(CPUS)
     }
 

@@ -8,7 +8,7 @@ use axhal::mem::phys_to_virt;
 use axhal::paging::MappingFlags;
 use memory_addr::{PAGE_SIZE_4K, PhysAddr};
 use page_table_entry::GenericPTE;
-use shootdown::{AddressSpace, FlushScope};
+use shootdown::{AddressSpace, Cpus, FlushScope};
 use shootdown_torture::{FRAMES, Memory, PAGES, Region};
 
 use crate::arch::{Entry, LEVELS};
@@ -94,7 +94,7 @@ impl Memory<CPUS> for KernelPages {
         0
     }
 
-    fn space(&self, _: usize) -> &AddressSpace<CPUS> {
+    fn space(&self, _: usize) -> &AddressSpace<Cpus<CPUS>> {
         unreachable!("there are no spaces")
     }
 

@@ -142,9 +142,7 @@ fn come_online() {
 
 /// Brings all CPUs online: the others have booted, and wait with interrupts on.
 pub(super) fn init() {
-    for (cpu, memory) in (0..).map(shootdown::CpuId::new).zip(&engine::MEMORY) {
-        SHOOTDOWN.attach(cpu, memory);
-    }
+    SHOOTDOWN.attach(shootdown::CpuId::new(0), &engine::MEMORY);
     HW_CPU_IDS.call_once(crate::boot::smp::construct_hw_cpu_id_mapping);
     let guard = irq::disable_local();
     come_online();

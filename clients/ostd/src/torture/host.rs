@@ -1,6 +1,6 @@
 //! The machine, as the torture sees it: one worker a CPU, which neither sleeps nor is preempted.
 
-use shootdown::{CpuMask, Shootdown};
+use shootdown::{CpuMask, Cpus, Shootdown};
 use shootdown_torture::Host;
 
 use super::memory::UserPages;
@@ -17,7 +17,7 @@ impl Host<MAX_CPUS> for Machine {
     type Platform = Ostd;
     type Memory = UserPages;
 
-    fn engine(&self) -> &Shootdown<Ostd, MAX_CPUS> {
+    fn engine(&self) -> &Shootdown<Ostd> {
         &SHOOTDOWN
     }
 
@@ -25,7 +25,7 @@ impl Host<MAX_CPUS> for Machine {
         &self.memory
     }
 
-    fn possible_cpus(&self) -> CpuMask<MAX_CPUS> {
+    fn possible_cpus(&self) -> CpuMask<Cpus<MAX_CPUS>> {
         CpuMask::first(cpus::count())
     }
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use ostd::mm::{Frame, PAGE_SIZE};
-use shootdown::{AddressSpace, FreedTables};
+use shootdown::{AddressSpace, Cpus, FreedTables};
 use shootdown_torture::{FRAMES, Memory, PAGES, Region, SPACES};
 
 use crate::machine;
@@ -52,7 +52,7 @@ impl Memory<MAX_CPUS> for UserPages {
         self.spaces.len()
     }
 
-    fn space(&self, index: usize) -> &AddressSpace<MAX_CPUS> {
+    fn space(&self, index: usize) -> &AddressSpace<Cpus<MAX_CPUS>> {
         self.spaces[index].0.engine()
     }
 

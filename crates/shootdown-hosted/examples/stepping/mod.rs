@@ -2,32 +2,36 @@
 //! of both CPUs is counted.
 
 use std::arch::asm;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use shootdown::*;
 
 /// Two CPUs on one thread.
-pub struct Puppet {
+pub struct Puppet<C = Cpus<64>> {
     /// The CPU that the thread plays.
     pub current: AtomicU32,
     interrupted: AtomicBool,
     handle_ipi: fn(),
+    cpus: PhantomData<C>,
 }
 
-impl Puppet {
+impl<C> Puppet<C> {
     /// A machine whose interrupts this takes.
     pub const fn new(handle_ipi: fn()) -> Self {
         Self {
             current: AtomicU32::new(0),
             interrupted: AtomicBool::new(false),
             handle_ipi,
+            cpus: PhantomData,
         }
     }
 }
 
 // SAFETY: one thread plays both CPUs and changes between them only while CPU 0 relaxes; there are no translations; what one writes
 // the other sees; CPU 0 takes no interrupts.
-unsafe impl Platform for Puppet {
+unsafe impl<C: Capacity> Platform for Puppet<C> {
+    type Cpus = C;
     type IrqState = ();
 
     fn current_cpu(&self) -> CpuId {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use shootdown::{Capacity, Cpus};
+use shootdown::Capacity;
 
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
@@ -53,10 +53,7 @@ pub fn is_unwinding(failure: &Failure) -> bool {
 }
 
 /// What may happen in a run.
-fn explore<const N: usize>(case: &Case, setting: &Setting, world: &World<N>) -> Explore
-where
-    Cpus<N>: Capacity,
-{
+fn explore<C: Capacity>(case: &Case, setting: &Setting, world: &World<C>) -> Explore {
     let chooser = Chooser::new(case.strategy(), case.cpus);
     let tlbs: Box<dyn Hardware> = match case.scenario {
         Some(_) => world.focused_adversary(),
@@ -109,18 +106,15 @@ enum Heard {
 fn run_as(case: &Case, heard: Heard) -> (Report, Option<Recorded>) {
     let setting = Setting::of(case);
     match setting.capacity {
-        64 => run_on::<64>(case, setting, heard),
-        66 => run_on::<66>(case, setting, heard),
-        68 => run_on::<68>(case, setting, heard),
-        _ => run_on::<128>(case, setting, heard),
+        64 => run_on::<shootdown::Cpus<64>>(case, setting, heard),
+        66 => run_on::<shootdown::Cpus<66>>(case, setting, heard),
+        68 => run_on::<shootdown::Cpus<68>>(case, setting, heard),
+        _ => run_on::<shootdown::Cpus<128>>(case, setting, heard),
     }
 }
 
-fn run_on<const N: usize>(case: &Case, setting: Setting, heard: Heard) -> (Report, Option<Recorded>)
-where
-    Cpus<N>: Capacity,
-{
-    let world = World::<N>::new(&setting.setup);
+fn run_on<C: Capacity>(case: &Case, setting: Setting, heard: Heard) -> (Report, Option<Recorded>) {
+    let world = World::<C>::new(&setting.setup);
     let explore = explore(case, &setting, &world);
     let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
         world.handle_interrupt();
@@ -157,14 +151,7 @@ where
 }
 
 /// What each CPU does, and each kernel thread.
-fn programs<'a, const N: usize>(
-    case: &Case,
-    world: &'a World<N>,
-    threads: usize,
-) -> Vec<Program<'a>>
-where
-    Cpus<N>: Capacity,
-{
+fn programs<'a, C: Capacity>(case: &Case, world: &'a World<C>, threads: usize) -> Vec<Program<'a>> {
     let plan = Plan {
         seed: case.seed,
         operations: case.operations,
@@ -181,10 +168,7 @@ where
     (0..case.cpus + threads).map(program).collect()
 }
 
-fn report<const N: usize>(mut state: State, world: &World<N>, failure: Option<Failure>) -> Report
-where
-    Cpus<N>: Capacity,
-{
+fn report<C: Capacity>(mut state: State, world: &World<C>, failure: Option<Failure>) -> Report {
     let story = state.story.take().unwrap_or_default();
     let given_again = (state.explore()).map_or(0, |explore| explore.tags_given_again());
     let chooser = state.explore().map(|explore| &explore.chooser);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus};
+use shootdown::Capacity;
 
 use crate::explore::Question;
 use crate::kernel::layout::{KERNEL, window_page};
@@ -19,10 +19,7 @@ fn is_window(page: usize) -> bool {
 }
 
 /// Whose promises cover a page: the space's, or those of the private root that is loaded.
-fn owner<const N: usize>(space: &Space<N>, windows: Option<&Windows>, page: usize) -> u64
-where
-    Cpus<N>: Capacity,
-{
+fn owner<C: Capacity>(space: &Space<C>, windows: Option<&Windows>, page: usize) -> u64 {
     let windows = windows.filter(|_| is_window(page));
     windows.map_or(space.number, |windows| windows.number)
 }
@@ -30,10 +27,10 @@ where
 /// A program that faults again and again after the kernel granted its access gives up.
 const MOST_TRIES: usize = 3;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+/// A space, and the CPU's private root in it.
+type Loaded<C> = (Rc<Space<C>>, Option<Rc<Windows>>);
+
+impl<C: Capacity> World<C> {
     /// User code on this CPU loads from or stores to a page of its space; faults are served.
     pub(super) fn touch(&self, page: usize, writes: bool) {
         let me = context().cpu();
@@ -59,7 +56,7 @@ where
     }
 
     /// A page fault by a private root: perhaps it lacks what the shared one has got since. Tells whether it did.
-    fn refresh(&self, space: &Space<N>, windows: &Windows) -> bool {
+    fn refresh(&self, space: &Space<C>, windows: &Windows) -> bool {
         let view = windows.engine.borrow();
         let Some(root) = view.as_ref() else {
             return false;
@@ -79,7 +76,7 @@ where
     }
 
     /// The private root has what the shared one has, whose lock is held.
-    fn check_top(&self, space: &Space<N>, windows: &Windows) {
+    fn check_top(&self, space: &Space<C>, windows: &Windows) {
         let physical = &self.hardware.physical;
         for region in (0..REGIONS).filter(|region| *region != WINDOW_REGION) {
             let (shared, own) = (space.root, windows.root);
@@ -99,7 +96,7 @@ where
     /// One access at one moment, with a private root or without; tells whether it went through.
     fn access(
         &self,
-        space: &Space<N>,
+        space: &Space<C>,
         windows: Option<&Windows>,
         page: usize,
         writes: bool,
@@ -134,7 +131,7 @@ where
     }
 
     /// User code on this CPU could use any translation that is cached here, instead of the one that it does use.
-    fn check_usable(&self, space: &Space<N>, windows: Option<&Windows>) {
+    fn check_usable(&self, space: &Space<C>, windows: Option<&Windows>) {
         let tlbs = self.hardware.tlbs.borrow();
         let of_user = |leaf: &Leaf| leaf.page / PAGES_PER_TABLE != KERNEL_REGION;
         for leaf in tlbs[context().cpu()].usable().filter(of_user) {
@@ -205,7 +202,7 @@ where
     }
 
     /// The space whose root the hardware of a CPU has loaded, and which private root if it is one.
-    fn loaded_on(&self, cpu: usize) -> Option<(Rc<Space<N>>, Option<Rc<Windows>>)> {
+    fn loaded_on(&self, cpu: usize) -> Option<Loaded<C>> {
         let root = self.hardware.tlbs.borrow()[cpu].root();
         let spaces = self.all_spaces.borrow();
         for space in spaces.iter().rev() {

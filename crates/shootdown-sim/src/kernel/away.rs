@@ -1,14 +1,11 @@
 //! CPUs that need no interrupt for a while: in system calls, where they defer flushes, and idle, where they look themselves.
 
-use shootdown::{Capacity, Cpus, Platform};
+use shootdown::{Capacity, Platform};
 
 use crate::kernel::World;
 use crate::machine::context;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// User code of this CPU makes a system call. It uses no user memory until [`leave_kernel`](Self::leave_kernel).
     pub(super) fn enter_kernel(&self) {
         let me = context().cpu();

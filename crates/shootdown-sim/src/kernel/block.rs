@@ -1,19 +1,16 @@
 //! Blocks: four small pages become a large one in place (promotion, collapse), and that is unmapped as one page.
 
-use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables};
+use shootdown::{Capacity, FlushBatch, FlushRange, FreedTables};
 
 use crate::kernel::layout::address_of;
 use crate::kernel::map::REGION_SIZE;
 use crate::kernel::{PAGES_PER_TABLE, Pte, Space, World};
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The first region, whose pages are mapped to frames in a row, becomes a block of these frames. What CPUs have cached of the small pages stays right,
     /// and must be dropped all the same: whoever unmaps the block drops what its one address names. With `by_table` the flush names every page that the
     /// table could have mapped; without, the block as one page.
-    pub(super) fn promote(&self, space: &Space<N>, by_table: bool) {
+    pub(super) fn promote(&self, space: &Space<C>, by_table: bool) {
         let held = space.lock.take(&self.engine);
         let (frames, table) = {
             let mut inner = space.inner.borrow_mut();
@@ -39,7 +36,7 @@ where
     }
 
     /// Unmaps the block as the one page that it is.
-    pub(super) fn unmap_block(&self, space: &Space<N>) {
+    pub(super) fn unmap_block(&self, space: &Space<C>) {
         let held = space.lock.take(&self.engine);
         let mark = self.mark();
         let gone: Vec<_> = (space.inner.borrow_mut().pages[..PAGES_PER_TABLE].iter_mut())

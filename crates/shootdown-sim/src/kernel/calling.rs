@@ -1,7 +1,7 @@
 //! What programs do with calls, kicks and flushes that nothing depends on: whom they name, how they wait, how many are under way.
 
 use shootdown::{
-    Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushScope, FlushTicket, FreedTables, PageSize,
+    Capacity, CpuId, CpuMask, FlushRange, FlushScope, FlushTicket, FreedTables, PageSize,
     calls::{CallTicket, KickTicket, Wait},
 };
 
@@ -19,31 +19,22 @@ const MOST_PESTERED: usize = 6;
 const LONGEST_DELAY: usize = 12;
 
 /// A request that was sent and not waited for.
-enum Sent<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+enum Sent<'a, C: Capacity> {
     /// A posted function: its serial number, its targets, and how far it must have come.
-    Call(CallTicket<'a, SimPlatform, N>, (u64, Vec<usize>, Wait)),
-    Flush(FlushTicket<'a, SimPlatform, N>),
-    Kick(KickTicket<'a, SimPlatform, N>),
+    Call(CallTicket<'a, SimPlatform<C>>, (u64, Vec<usize>, Wait)),
+    Flush(FlushTicket<'a, SimPlatform<C>>),
+    Kick(KickTicket<'a, SimPlatform<C>>),
 }
 
 /// One that is under way, and whether it was found done.
-struct Held<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    sent: Sent<'a, N>,
+struct Held<'a, C: Capacity> {
+    sent: Sent<'a, C>,
     was_done: bool,
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Some CPUs, online or not.
-    pub(super) fn some_cpus(&self, draw: &mut Draw) -> CpuMask<N> {
+    pub(super) fn some_cpus(&self, draw: &mut Draw) -> CpuMask<C> {
         let all = self.numbers.iter().copied();
         match draw.below(6) {
             0 => CpuMask::only(draw.one_of(&self.numbers)),
@@ -82,7 +73,7 @@ where
     /// Has several requests under way at once, until no slot is free and beyond, and waits for them in any order. One that is found
     /// done stays done: its slot's next request is another one.
     pub(super) fn hold_requests(&self, draw: &mut Draw) {
-        let mut held: Vec<Held<'_, N>> = Vec::new();
+        let mut held: Vec<Held<'_, C>> = Vec::new();
         let favourite = CpuMask::only(self.numbers[draw.favourite(self.numbers.len())]);
         for _ in 0..=draw.below(MOST_HELD) {
             held.push(Held {
@@ -106,14 +97,14 @@ where
     }
 
     /// Has one CPU look at this CPU's slots again and again, while others have still to acknowledge what is there.
-    fn pester(&self, favourite: &CpuMask<N>, draw: &mut Draw) {
+    fn pester(&self, favourite: &CpuMask<C>, draw: &mut Draw) {
         for _ in 0..draw.below(MOST_PESTERED) {
             self.try_post(favourite);
             (0..draw.below(4)).for_each(|_| context().work(1));
         }
     }
 
-    fn send_something(&self, draw: &mut Draw) -> Sent<'_, N> {
+    fn send_something(&self, draw: &mut Draw) -> Sent<'_, C> {
         let wanted = self.some_cpus(draw);
         match draw.below(8) {
             0..4 => {
@@ -136,7 +127,7 @@ where
     }
 
     /// Asks for each whether it is done, and holds it to what it has said before.
-    fn look_at(&self, held: &mut [Held<'_, N>]) {
+    fn look_at(&self, held: &mut [Held<'_, C>]) {
         for Held { sent, was_done } in held {
             let is_done = match sent {
                 Sent::Call(ticket, _) => ticket.is_done(),
@@ -157,7 +148,7 @@ where
     }
 
     /// Waits, or drops the ticket, which is as good, or forgets it.
-    fn end(&self, sent: Sent<'_, N>, drops: bool) {
+    fn end(&self, sent: Sent<'_, C>, drops: bool) {
         let Some(sent) = self.forget(sent, &[]) else {
             return;
         };
@@ -180,7 +171,7 @@ where
     }
 
     /// The virtual CPUs of a set.
-    pub(super) fn indexes(&self, cpus: &CpuMask<N>) -> Vec<usize> {
+    pub(super) fn indexes(&self, cpus: &CpuMask<C>) -> Vec<usize> {
         let mut indexes: Vec<usize> = cpus
             .iter()
             .map(|cpu: CpuId| context().index_of(cpu))

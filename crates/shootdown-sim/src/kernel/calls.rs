@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::sim::Plain;
 use shootdown::{
-    CallTargets, Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushScope, FreedTables, PageSize,
-    Platform, calls::Wait,
+    CallTargets, Capacity, CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Platform,
+    calls::Wait,
 };
 
 use crate::kernel::layout::{address_of, kernel_page};
 use crate::kernel::sightings::Sight;
 use crate::kernel::{Lock, World};
-use crate::machine::{FailureKind, SimPlatform, context};
+use crate::machine::{FailureKind, PLATFORM, context};
 
 thread_local! {
     /// Runs of posted functions, `(serial, cpu)`: those functions borrow nothing, so they find it here.
@@ -63,13 +63,10 @@ fn address<T>(cell: &Cell<T>) -> usize {
     core::ptr::from_ref(cell).addr()
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Calls and waits. Every target must have run once when it returns, must have seen the argument, and its
     /// answer must be there.
-    pub(super) fn call(&self, call: Call, wanted: &CpuMask<N>) {
+    pub(super) fn call(&self, call: Call, wanted: &CpuMask<C>) {
         let me = context().task();
         let serial = self.ledger.serial();
         let argument = &self.ledger.arguments[me];
@@ -102,7 +99,7 @@ where
                 let target = wanted
                     .iter()
                     .next()
-                    .unwrap_or_else(|| SimPlatform.current_cpu());
+                    .unwrap_or_else(|| PLATFORM.current_cpu());
                 match self.engine.call_one(target, &function) {
                     Ok(()) => CpuMask::only(target),
                     Err(_) => CpuMask::EMPTY,
@@ -129,7 +126,7 @@ where
     }
 
     /// Sends a copy and waits as far as `wait` says, or drops the ticket, which must be the same.
-    pub(super) fn submit(&self, wanted: &CpuMask<N>, wait: Wait, drops: bool) {
+    pub(super) fn submit(&self, wanted: &CpuMask<C>, wait: Wait, drops: bool) {
         let (serial, function) = self.posted_function();
         let ticket = self.engine.submit(wanted, function, wait);
         let sent = ticket.targets();
@@ -145,7 +142,7 @@ where
     }
 
     /// Sends a copy if there is a slot, and does not wait.
-    pub(super) fn try_post(&self, wanted: &CpuMask<N>) {
+    pub(super) fn try_post(&self, wanted: &CpuMask<C>) {
         let (serial, function) = self.posted_function();
         if let Ok(sent) = self.engine.try_post(wanted, function) {
             self.note_sent(serial, &sent);
@@ -153,7 +150,7 @@ where
     }
 
     /// Calls a function that flushes and posts, as called functions may, also under a lock for which others spin in theirs.
-    pub(super) fn call_and_flush(&self, wanted: &CpuMask<N>, locks: bool) {
+    pub(super) fn call_and_flush(&self, wanted: &CpuMask<C>, locks: bool) {
         let everybody = self.engine.ready_cpus();
         let world = Unshared(self);
         if locks {
@@ -189,7 +186,7 @@ where
         (serial, move |cpu: CpuId| note_posted(serial, mark, cpu))
     }
 
-    pub(super) fn note_sent(&self, serial: u64, sent: &CpuMask<N>) -> Vec<usize> {
+    pub(super) fn note_sent(&self, serial: u64, sent: &CpuMask<C>) -> Vec<usize> {
         let targets = self.indexes(sent);
         let mut posted = self.ledger.posted.borrow_mut();
         posted.push((serial, targets.clone()));

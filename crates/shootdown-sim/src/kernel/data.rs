@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use shootdown::{
-    Capacity, CpuId, Cpus,
+    Capacity, CpuId,
     calls::{CallData, PostRefused},
 };
 
@@ -60,10 +60,7 @@ impl SharedData {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Posts one of them to some CPU, online or not.
     pub(super) fn post_data(&self, draw: &mut Draw) {
         let (at, cpu) = (draw.below(DATA), draw.below(self.numbers.len()));

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::mem;
 
-use shootdown::{Capacity, Cpus};
+use shootdown::Capacity;
 
 use crate::explore::Question;
 use crate::kernel::{Sight, World};
@@ -32,10 +32,7 @@ impl Forgotten {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Forgets a ticket that these frames hang on, if it is to be; gives it back otherwise.
     pub(super) fn forget<T>(&self, ticket: T, frames: &[u16]) -> Option<T> {
         let Forgotten { left, frames: lost } = &self.forgotten;

@@ -2,18 +2,15 @@
 
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize};
+use shootdown::{Capacity, FlushRange, FreedTables, PageSize};
 
 use crate::kernel::layout::address_of;
 use crate::kernel::space::{Mapped, Space};
 use crate::kernel::{PAGES_PER_TABLE, USER_PAGES, World};
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// A copy of a space, which shares its frames read-only; it is published if there is a place for it.
-    pub(super) fn fork(&self, parent: &Space<N>) {
+    pub(super) fn fork(&self, parent: &Space<C>) {
         let Some(child) = self.new_space() else {
             return;
         };
@@ -60,7 +57,7 @@ where
     }
 
     /// Grants a store to a page that waits to be copied; tells whether it did.
-    pub(super) fn copy_on_write(&self, space: &Rc<Space<N>>, page: usize) -> bool {
+    pub(super) fn copy_on_write(&self, space: &Rc<Space<C>>, page: usize) -> bool {
         let held = space.lock.take(&self.engine);
         let mark = self.mark();
         let mapped = space.inner.borrow().pages[page].filter(|mapped| mapped.copy_on_write);

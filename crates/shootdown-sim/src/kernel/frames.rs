@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 
+use shootdown::Capacity;
 use shootdown::sim::{Ordering, Plain};
-use shootdown::{Capacity, Cpus};
 
 use crate::kernel::guest::GuestTlb;
 use crate::kernel::layout::{ENTRIES, FRAMES};
@@ -31,10 +31,7 @@ impl Frames {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// A frame for data, with one sharer; `None` when memory is full.
     pub(super) fn take_data(&self) -> Option<u16> {
         let frame = self.take(FrameKind::Data)?;

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus, PageSize};
+use shootdown::{Capacity, PageSize};
 
 use crate::kernel::layout::address_of;
 use crate::kernel::lock::Held;
@@ -18,19 +18,13 @@ use crate::machine::context;
 struct Full;
 
 /// What is unlinked under a guard. It unwinds when it has no room, without a message.
-struct Collection<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    unlinked: Vec<ManuallyDrop<Owned<'a, N>>>,
+struct Collection<'a, C: Capacity> {
+    unlinked: Vec<ManuallyDrop<Owned<'a, C>>>,
     room: usize,
 }
 
-impl<'a, const N: usize> Extend<ManuallyDrop<Owned<'a, N>>> for Collection<'a, N>
-where
-    Cpus<N>: Capacity,
-{
-    fn extend<I: IntoIterator<Item = ManuallyDrop<Owned<'a, N>>>>(&mut self, more: I) {
+impl<'a, C: Capacity> Extend<ManuallyDrop<Owned<'a, C>>> for Collection<'a, C> {
+    fn extend<I: IntoIterator<Item = ManuallyDrop<Owned<'a, C>>>>(&mut self, more: I) {
         for unlinked in more {
             if self.unlinked.len() == self.room {
                 resume_unwind(Box::new(Full));
@@ -50,14 +44,11 @@ impl Drop for Unlocks<'_> {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// As [`unmap`](Self::unmap), by a guard whose collection has so much room.
     pub(super) fn unmap_guarded(
         &self,
-        space: &Space<N>,
+        space: &Space<C>,
         region: usize,
         pages: u8,
         (prunes, room): (bool, usize),
@@ -68,7 +59,7 @@ where
         let before = (self.mark(), Rc::new(Cell::new(true)));
         let waits = before.1.clone();
         let unlink = || {
-            let free = |all: Collection<'_, N>| {
+            let free = |all: Collection<'_, C>| {
                 waits.set(false);
                 let unlinked = all.unlinked.into_iter();
                 unlinked.map(ManuallyDrop::into_inner).for_each(drop);

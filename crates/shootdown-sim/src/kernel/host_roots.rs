@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::sim::Ordering;
-use shootdown::{Capacity, Cpus, Platform};
+use shootdown::{Capacity, Platform};
 
 use crate::explore::Question;
 use crate::kernel::layout::KERNEL;
@@ -110,10 +110,7 @@ impl HostRoots {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The frame of one of the kernel's roots.
     pub(super) fn some_kernel_root(&self) -> u16 {
         let takes_second = |_: &HostRoot| {

@@ -1,7 +1,7 @@
 //! The kernel's own mappings: global pages that every root shares. Their addresses are given out again, as those of stacks and buffers are.
 
 use shootdown::{
-    Capacity, Cpus, FlushRange, FlushScope, FreedTables, PageSize, flushes::FLUSH_CEILING_PAGES,
+    Capacity, FlushRange, FlushScope, FreedTables, PageSize, flushes::FLUSH_CEILING_PAGES,
 };
 
 use crate::kernel::layout::{KERNEL, address_of, kernel_page};
@@ -13,10 +13,7 @@ pub(super) fn kernel_range(index: usize) -> FlushRange {
     FlushRange::pages(address_of(kernel_page(index)), 1, PageSize::SIZE_4K)
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Maps a fresh frame, if nothing is there and the address is free, and uses it at once: no CPU has anything else at the address, so no flush
     /// is due.
     pub(super) fn map_kernel(&self, index: usize) {

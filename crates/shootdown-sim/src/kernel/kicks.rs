@@ -1,6 +1,6 @@
 //! Kicks, and the stretches without interrupts that their targets have left when they are over.
 
-use shootdown::{Capacity, CpuMask, Cpus};
+use shootdown::{Capacity, CpuMask};
 
 use crate::kernel::World;
 use crate::kernel::sightings::Sight;
@@ -9,10 +9,7 @@ use crate::machine::{FailureKind, context};
 /// A stretch without interrupts is so long at most, in events.
 const LONGEST_STRETCH: usize = 80;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Keeps interrupts off and does not poll.
     pub(super) fn keep_interrupts_off(&self, events: usize) {
         context().preempt_disable();
@@ -27,7 +24,7 @@ where
     }
 
     /// The targets that are in stretches, and these, as far as this CPU knows that they are online.
-    fn known_stretches(&self, wanted: &CpuMask<N>) -> Vec<(usize, u64)> {
+    fn known_stretches(&self, wanted: &CpuMask<C>) -> Vec<(usize, u64)> {
         let in_stretch = |cpu: &usize| self.online[*cpu].get() && self.stretches[*cpu].get() != 0;
         let mut targets = self.indexes(wanted);
         targets.retain(in_stretch);
@@ -35,7 +32,7 @@ where
             return Vec::new();
         }
         // Of a set of several words, which are read one after the other, what a later one teaches does not make an earlier one newer.
-        let known_before = (N > u64::BITS as usize).then(|| context().knowledge());
+        let known_before = (C::CPUS > u64::BITS as usize).then(|| context().knowledge());
         let ready = self.engine.ready_cpus();
         // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave. (It learns of
         // that by acquiring, as it looks; a look that does not acquire would leave this check without targets, and a sight unseen.)
@@ -48,7 +45,7 @@ where
     }
 
     /// Kicks and waits: no target is where it was before.
-    pub(super) fn kick(&self, wanted: &CpuMask<N>) {
+    pub(super) fn kick(&self, wanted: &CpuMask<C>) {
         let known = self.known_stretches(wanted);
         self.engine.kick(wanted).wait();
         for (cpu, stretch) in known {

@@ -5,8 +5,8 @@
 
 use std::rc::Rc;
 
+use shootdown::Capacity;
 use shootdown::sim::Ordering;
-use shootdown::{Capacity, Cpus};
 
 use crate::kernel::{KERNEL_REGION, Space, World};
 use crate::machine::{context, kernel_root_at};
@@ -14,10 +14,7 @@ use crate::machine::{context, kernel_root_at};
 /// All pages of a region.
 const WHOLE_REGION: u8 = u8::MAX;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// This CPU goes on without user code, the loaded space stays loaded.
     pub(super) fn enter_lazy(&self) {
         let me = context().cpu();
@@ -52,7 +49,7 @@ where
     }
 
     /// Becomes a user of a space that this CPU only keeps; tells whether it could.
-    pub(super) fn revive(&self, space: &Rc<Space<N>>) -> bool {
+    pub(super) fn revive(&self, space: &Rc<Space<C>>) -> bool {
         let held = self.directory.take(&self.engine);
         // Its place is a user; without a place it may have had its last one.
         let mut places = self.spaces.borrow().clone().into_iter().flatten();
@@ -65,7 +62,7 @@ where
     }
 
     /// The user of a space is done with it. After the last one nothing is mapped.
-    pub(super) fn put_space(&self, space: Rc<Space<N>>) {
+    pub(super) fn put_space(&self, space: Rc<Space<C>>) {
         // ORDERING: Release publishes what this user did to the space; Acquire lets the last one see all of it.
         if space.users.fetch_add(u64::MAX, Ordering::AcqRel) != 1 {
             return;
@@ -82,7 +79,7 @@ where
     }
 
     /// No CPU has it loaded, and none will, so no flush is due: frames and tables are free at once.
-    fn free_unused(&self, space: &Space<N>) {
+    fn free_unused(&self, space: &Space<C>) {
         let inner = space.inner.borrow().clone();
         for (page, mapped) in inner.pages.iter().enumerate() {
             if let Some(mapped) = mapped {
@@ -96,7 +93,7 @@ where
     }
 
     /// A CPU has left a space that it kept, or its last user is gone. The last one frees the root.
-    pub(super) fn put_keeper(&self, space: &Space<N>) {
+    pub(super) fn put_keeper(&self, space: &Space<C>) {
         // ORDERING: Release publishes that this CPU's root is another one; Acquire lets the last one see that of all.
         if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
             self.retire_all(space);

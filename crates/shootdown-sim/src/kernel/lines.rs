@@ -1,14 +1,11 @@
 //! What the cache lines of the engine and its spaces are called, for those who walk through a run.
 
-use shootdown::{Capacity, CpuId, Cpus};
+use shootdown::{Capacity, CpuId};
 
 use crate::kernel::World;
 use crate::machine::Engine;
 
-impl<const N: usize> Engine<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Engine<C> {
     /// What the line at an address holds, and whose it is by the CPU's place on the machine; `None` if it is none of this engine.
     pub fn full_line_name(
         &self,
@@ -23,10 +20,7 @@ where
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The same for a line of the engine or of a space.
     pub(crate) fn line_name(&self, address: usize) -> Option<String> {
         let index_of = |number: CpuId| {

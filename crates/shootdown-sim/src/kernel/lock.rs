@@ -1,9 +1,9 @@
 //! [`Lock`]: a spin lock of the virtual kernel.
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, Cpus, Platform, Shootdown};
+use shootdown::{Capacity, Platform, Shootdown};
 
-use crate::machine::{SimPlatform, context};
+use crate::machine::{PLATFORM, SimPlatform, context};
 use crate::walkthrough::Sort;
 
 /// A spin lock whose waiters serve the engine, as the engine asks of hosts.
@@ -21,15 +21,12 @@ impl Lock {
     }
 
     /// Takes the lock. Interrupts in any state; preemption is off as long as it is held.
-    pub fn take<const N: usize>(&self, engine: &Shootdown<SimPlatform, N>) -> Held<'_>
-    where
-        Cpus<N>: Capacity,
-    {
-        SimPlatform.preempt_disable();
+    pub fn take<C: Capacity>(&self, engine: &Shootdown<SimPlatform<C>>) -> Held<'_> {
+        PLATFORM.preempt_disable();
         // ORDERING: Acquire sees what was done under the lock before; pairs with the Release in `drop`.
         while self.0.swap(1, Ordering::Acquire) != 0 {
             engine.poll();
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
         context().hear(Sort::Lock, "takes a lock");
         Held(self)
@@ -48,6 +45,6 @@ impl Drop for Held<'_> {
         self.0.0.store(0, Ordering::Release);
         context().hear(Sort::Lock, "leaves the lock");
         // SAFETY: 1. disabled before.
-        unsafe { SimPlatform.preempt_enable() };
+        unsafe { PLATFORM.preempt_enable() };
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables, PageSize};
+use shootdown::{Capacity, FlushBatch, FlushRange, FreedTables, PageSize};
 
 use crate::kernel::layout::address_of;
 use crate::kernel::space::{Mapped, Space};
@@ -25,11 +25,8 @@ pub(super) enum Removed {
 
 /// The same, until it is dropped: then nobody uses it any more.
 #[derive(Debug)]
-pub(super) struct Owned<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    world: &'a World<N>,
+pub(super) struct Owned<'a, C: Capacity> {
+    world: &'a World<C>,
     space: u64,
     mark: Mark,
     removed: Removed,
@@ -37,10 +34,7 @@ where
     waits: Rc<Cell<bool>>,
 }
 
-impl<const N: usize> Drop for Owned<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Drop for Owned<'_, C> {
     fn drop(&mut self) {
         if self.waits.get() {
             let story = format!("{:?} comes back before its flush is over", self.removed);
@@ -56,10 +50,7 @@ where
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Here, before entries are changed under their lock.
     pub(super) fn mark(&self) -> Mark {
         self.hardware.book.borrow().mark()
@@ -80,7 +71,7 @@ where
     }
 
     /// Writes the entry of a page, whose table is there, and promises what it says. The space's lock is held.
-    pub(super) fn set_page(&self, space: &Space<N>, page: usize, mapped: Mapped) {
+    pub(super) fn set_page(&self, space: &Space<C>, page: usize, mapped: Mapped) {
         let table = {
             let mut inner = space.inner.borrow_mut();
             inner.pages[page] = Some(mapped);
@@ -94,7 +85,7 @@ where
     }
 
     /// Makes sure that a region has a table; `false` when memory is full. The space's lock is held.
-    pub(super) fn need_table(&self, space: &Space<N>, region: usize) -> bool {
+    pub(super) fn need_table(&self, space: &Space<C>, region: usize) -> bool {
         if space.inner.borrow().tables[region].is_some() {
             return true;
         }
@@ -108,7 +99,7 @@ where
     }
 
     /// Maps a fresh frame, if nothing is there. An empty entry is cached nowhere: no flush is due.
-    pub(super) fn map(&self, space: &Space<N>, page: usize, writable: bool) {
+    pub(super) fn map(&self, space: &Space<C>, page: usize, writable: bool) {
         let held = space.lock.take(&self.engine);
         if space.inner.borrow().pages[page].is_none()
             && self.need_table(space, page / PAGES_PER_TABLE)
@@ -126,10 +117,10 @@ where
 
     /// Unmaps those pages of a region whose bit is set, and its table if that leaves it empty and `prunes`.
     /// Interrupts may be off from before the lock to after the wait.
-    pub(super) fn unmap(&self, space: &Space<N>, region: usize, pages: u8, prunes: bool) {
+    pub(super) fn unmap(&self, space: &Space<C>, region: usize, pages: u8, prunes: bool) {
         let held = space.lock.take(&self.engine);
         let before = (self.mark(), Rc::new(Cell::new(false)));
-        let mut batch = FlushBatch::<Owned<'_, N>, BATCH>::new(&*space.context());
+        let mut batch = FlushBatch::<Owned<'_, C>, BATCH>::new(&*space.context());
         let mut removed = Vec::new();
         for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
             let page = region * PAGES_PER_TABLE + index;
@@ -157,10 +148,10 @@ where
 
     fn unlink_page<'a>(
         &'a self,
-        space: &Space<N>,
+        space: &Space<C>,
         page: usize,
         before: &(Mark, Rc<Cell<bool>>),
-        batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
+        batch: &mut FlushBatch<Owned<'a, C>, BATCH>,
     ) -> Option<u16> {
         let frame = self.clear_page(space, page)?.frame;
         let removed = self.own(space, before, Removed::Page(page, frame));
@@ -170,7 +161,7 @@ where
     }
 
     /// Clears the entry of a page, if it maps something. The space's lock is held.
-    pub(super) fn clear_page(&self, space: &Space<N>, page: usize) -> Option<Mapped> {
+    pub(super) fn clear_page(&self, space: &Space<C>, page: usize) -> Option<Mapped> {
         let mut inner = space.inner.borrow_mut();
         let mapped = inner.pages[page].take()?;
         let table = inner.tables[page / PAGES_PER_TABLE]?;
@@ -181,10 +172,10 @@ where
 
     pub(super) fn own(
         &self,
-        space: &Space<N>,
+        space: &Space<C>,
         before: &(Mark, Rc<Cell<bool>>),
         removed: Removed,
-    ) -> Owned<'_, N> {
+    ) -> Owned<'_, C> {
         let (mark, waits) = before;
         Owned {
             world: self,
@@ -197,10 +188,10 @@ where
 
     fn unlink_table<'a>(
         &'a self,
-        space: &Space<N>,
+        space: &Space<C>,
         region: usize,
         before: &(Mark, Rc<Cell<bool>>),
-        batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
+        batch: &mut FlushBatch<Owned<'a, C>, BATCH>,
     ) -> Option<u16> {
         let table = self.clear_table(space, region)?;
         let removed = self.own(space, before, Removed::Table(table));
@@ -211,7 +202,7 @@ where
     }
 
     /// Clears the entry of a region's table, if there is one. The space's lock is held.
-    pub(super) fn clear_table(&self, space: &Space<N>, region: usize) -> Option<u16> {
+    pub(super) fn clear_table(&self, space: &Space<C>, region: usize) -> Option<u16> {
         let table = space.inner.borrow_mut().tables[region].take()?;
         self.write_entry(space.root, region, Pte::EMPTY);
         space.context().top_changed();
@@ -219,7 +210,7 @@ where
     }
 
     /// Makes a page read-only. With `drops`, the ticket is dropped, which must be as good as waiting.
-    pub(super) fn protect(&self, space: &Space<N>, page: usize, drops: bool) {
+    pub(super) fn protect(&self, space: &Space<C>, page: usize, drops: bool) {
         let held = space.lock.take(&self.engine);
         let mapped = space.inner.borrow().pages[page].filter(|mapped| mapped.writable);
         let Some(mapped) = mapped else {

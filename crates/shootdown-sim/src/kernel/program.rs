@@ -1,6 +1,6 @@
 //! What each CPU does: a list of operations drawn from a seed.
 
-use shootdown::{Capacity, Cpus, Policy};
+use shootdown::{Capacity, Policy};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::map::BATCH;
@@ -24,10 +24,7 @@ const LATEST_ONLINE: u64 = 40;
 /// A CPU idles for so many events, at most.
 const LONGEST_IDLE: usize = 20;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The program of the CPU that calls this.
     pub fn run(&self, plan: Plan) {
         let me = context().cpu();
@@ -159,7 +156,7 @@ where
         }
     }
 
-    fn change(&self, space: &super::Space<N>, draw: &mut Draw) {
+    fn change(&self, space: &super::Space<C>, draw: &mut Draw) {
         let page = draw.page();
         let off = draw.once_in(6);
         match draw.below(10) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use shootdown::sim::Ordering;
-use shootdown::{Capacity, Cpus, Platform};
+use shootdown::{Capacity, Platform};
 
 use crate::kernel::layout::window_page;
 use crate::kernel::window::{Change, Window, Windows};
@@ -78,10 +78,7 @@ impl FromStr for Scenario {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The part of the CPU that calls this.
     pub fn play(&self, scenario: Scenario) {
         let me = context().cpu();
@@ -124,7 +121,7 @@ where
     }
 
     /// A space that both CPUs run, the first by its private root where the story has one.
-    fn set_stage(&self, scenario: Scenario) -> Rc<Space<N>> {
+    fn set_stage(&self, scenario: Scenario) -> Rc<Space<C>> {
         let space = self.new_space().expect("memory for a space");
         assert!(self.publish_space(space.clone()).is_ok(), "the first space");
         // The table that the next owner of a window's frame needs, or the page that the other CPU unmaps.
@@ -150,7 +147,7 @@ where
         space
     }
 
-    fn enter_stage(&self) -> Rc<Space<N>> {
+    fn enter_stage(&self) -> Rc<Space<C>> {
         self.await_step(1);
         let space = self.get_space(0).expect("it was published");
         self.switch(Some(space.clone()));
@@ -178,7 +175,7 @@ where
         }
     }
 
-    fn promote_and_unmap(&self, space: &Space<N>, by_table: bool) {
+    fn promote_and_unmap(&self, space: &Space<C>, by_table: bool) {
         self.await_step(3);
         self.promote(space, by_table);
         self.unmap_block(space);
@@ -186,7 +183,7 @@ where
         self.await_step(5);
     }
 
-    fn use_flag(&self, space: &Space<N>) {
+    fn use_flag(&self, space: &Space<C>) {
         let window = self.fresh();
         let table = self.map_flagged(space, window);
         self.touch(window_page(0), true);
@@ -198,7 +195,7 @@ where
         self.unlink_flagged(space, table);
     }
 
-    fn use_window(&self, space: &Space<N>) {
+    fn use_window(&self, space: &Space<C>) {
         let windows = self.windows_here(space).expect("they are loaded");
         self.show_first(&windows, Some(self.fresh()));
         self.touch(window_page(0), true);
@@ -214,7 +211,7 @@ where
     }
 
     /// Each time the frame shown before is free, and the next one to be taken.
-    fn remap(&self, space: &Space<N>) {
+    fn remap(&self, space: &Space<C>) {
         let windows = self.windows_here(space).expect("they are loaded");
         self.show_first(&windows, Some(self.fresh()));
         self.touch(window_page(0), true);
@@ -226,7 +223,7 @@ where
         self.touch(window_page(0), false);
     }
 
-    fn remap_by_turns(&self, space: &Rc<Space<N>>) {
+    fn remap_by_turns(&self, space: &Rc<Space<C>>) {
         let windows = self.windows_here(space).expect("they are loaded");
         self.show_first(&windows, Some(self.fresh()));
         self.touch(window_page(0), true);
@@ -239,13 +236,13 @@ where
         self.touch(PAGES_PER_TABLE, false);
     }
 
-    fn change_to(&self, space: &Rc<Space<N>>, windows: Option<Rc<Windows>>) {
+    fn change_to(&self, space: &Rc<Space<C>>, windows: Option<Rc<Windows>>) {
         assert!(self.revive(space), "it has its place");
         self.switch_by(Some(space.clone()), windows);
     }
 
     /// The table of one region becomes that of another.
-    fn move_table(&self, space: &Space<N>) {
+    fn move_table(&self, space: &Space<C>) {
         self.unmap(space, 0, 1, true);
         self.map(space, PAGES_PER_TABLE, true);
         self.touch(PAGES_PER_TABLE, true);

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use shootdown::{Capacity, CpuId, Cpus, FlushScope, FreedTables};
+use shootdown::{Capacity, CpuId, FlushScope, FreedTables};
 
 use crate::kernel::calls::{Unshared, insist_here};
 use crate::kernel::kernel_pages::kernel_range;
@@ -14,10 +14,7 @@ use crate::kernel::theme::Draw;
 use crate::kernel::{PAGES_PER_TABLE, Sight, World};
 use crate::machine::{FailureKind, SecondEngine, context};
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The engine's interrupt, which both engines have.
     pub fn handle_interrupt(&self) {
         self.engine.handle_ipi();
@@ -44,7 +41,7 @@ where
         }
     }
 
-    fn call_by_second(&self, second: &SecondEngine<N>, draw: &mut Draw) {
+    fn call_by_second(&self, second: &SecondEngine<C>, draw: &mut Draw) {
         let wanted = self.some_cpus(draw);
         let runs = Unshared(vec![Cell::new(0); self.online.len()]);
         let ran = second.call_many(&wanted, &|cpu: CpuId| {
@@ -62,7 +59,7 @@ where
     }
 
     /// Spaces and windows of one engine are refused by the other, before it changes anything.
-    fn try_foreign_space(&self, second: &SecondEngine<N>, draw: &mut Draw) {
+    fn try_foreign_space(&self, second: &SecondEngine<C>, draw: &mut Draw) {
         let Some(space) = self.get_space(draw.place()) else {
             return;
         };

@@ -4,7 +4,7 @@ use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{AddressSpace, Capacity, Cpus, Platform};
+use shootdown::{AddressSpace, Capacity, Platform};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::window::Windows;
@@ -44,14 +44,11 @@ impl Tables {
 
 /// One address space.
 #[derive(Debug)]
-pub struct Space<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct Space<C: Capacity> {
     /// Its name in the oracle's book; not the engine's.
     pub(super) number: u64,
     /// The engine's view of it; none once it is over.
-    context: RefCell<Option<AddressSpace<N>>>,
+    context: RefCell<Option<AddressSpace<C>>>,
     pub(super) root: u16,
     pub(super) lock: Lock,
     pub(super) inner: RefCell<Tables>,
@@ -66,15 +63,12 @@ where
     pub(super) keepers: AtomicU64,
 }
 
-impl<const N: usize> Space<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Space<C> {
     /// The engine's view of a space that has a user, or is kept.
     ///
     /// # Panics
     /// When the space is over.
-    pub(super) fn context(&self) -> Ref<'_, AddressSpace<N>> {
+    pub(super) fn context(&self) -> Ref<'_, AddressSpace<C>> {
         Ref::map(self.context.borrow(), |context| {
             context.as_ref().expect("the space is not over")
         })
@@ -98,12 +92,9 @@ where
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// An empty space, or `None` when memory is full. Nobody knows of it yet.
-    pub(super) fn new_space(&self) -> Option<Rc<Space<N>>> {
+    pub(super) fn new_space(&self) -> Option<Rc<Space<C>>> {
         let root = self.take_table()?;
         self.write_entry(root, KERNEL_REGION, Pte::to(Self::kernel_table(), true));
         let life = self.hardware.book.borrow().life_of_table(root);
@@ -133,7 +124,7 @@ where
     }
 
     /// Puts a space where others find it, or gives it back when there is no place.
-    pub(super) fn publish_space(&self, space: Rc<Space<N>>) -> Result<(), Rc<Space<N>>> {
+    pub(super) fn publish_space(&self, space: Rc<Space<C>>) -> Result<(), Rc<Space<C>>> {
         let held = self.directory.take(&self.engine);
         let mut spaces = self.spaces.borrow_mut();
         let outcome = match spaces.iter_mut().find(|place| place.is_none()) {
@@ -149,7 +140,7 @@ where
     }
 
     /// A space to use, which stays alive until it is put back.
-    pub(super) fn get_space(&self, place: usize) -> Option<Rc<Space<N>>> {
+    pub(super) fn get_space(&self, place: usize) -> Option<Rc<Space<C>>> {
         let held = self.directory.take(&self.engine);
         let space = self.spaces.borrow()[place % SPACES].clone();
         if let Some(space) = &space {
@@ -170,15 +161,15 @@ where
     }
 
     /// Loads `next` here, or nothing; gives back what was loaded. Not from an interrupt handler.
-    pub(super) fn switch(&self, next: Option<Rc<Space<N>>>) {
+    pub(super) fn switch(&self, next: Option<Rc<Space<C>>>) {
         self.switch_by(next, None);
     }
 
     /// As a host whose context switch loads the root: the engine is told before and after.
     fn switch_in_halves(
         &self,
-        previous: Option<&Rc<Space<N>>>,
-        next: Option<&Rc<Space<N>>>,
+        previous: Option<&Rc<Space<C>>>,
+        next: Option<&Rc<Space<C>>>,
         kernel_root: u16,
     ) {
         let (previous, next) = (previous.map(|it| it.context()), next.map(|it| it.context()));
@@ -198,11 +189,11 @@ where
     }
 
     /// The same, by a private root of this CPU if there is one.
-    pub(super) fn switch_by(&self, next: Option<Rc<Space<N>>>, windows: Option<Rc<Windows>>) {
+    pub(super) fn switch_by(&self, next: Option<Rc<Space<C>>>, windows: Option<Rc<Windows>>) {
         let me = context().cpu();
         let previous = self.current[me].borrow_mut().take();
         self.windowed[me].borrow_mut().take();
-        let number = |space: &Option<Rc<Space<N>>>| space.as_ref().map_or(0, |space| space.number);
+        let number = |space: &Option<Rc<Space<C>>>| space.as_ref().map_or(0, |space| space.number);
         context().tell(|| {
             format!(
                 "switches from space {} to {}",

@@ -1,6 +1,6 @@
 //! The life of a CPU: before it comes online, online, out of service for a while or for good. What it does while it is no target.
 
-use shootdown::{Capacity, Cpus, Platform};
+use shootdown::{Capacity, Platform};
 
 use crate::kernel::sightings::Sight;
 use crate::kernel::theme::Draw;
@@ -10,10 +10,7 @@ use crate::machine::context;
 /// Operations of a CPU that is not online, at most.
 const MOST_UNSEEN: usize = 4;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     pub(super) fn come_online(&self, me: usize) {
         self.with_interrupts(true, || {
             self.knew[me].replace(context().knowledge());

@@ -2,7 +2,7 @@
 //! any other. They change spaces, flush and call like the programs of the CPUs, so every wait may end elsewhere, and
 //! several tasks of a CPU have requests under way.
 
-use shootdown::{Capacity, Cpus, FlushRange, FlushScope, FreedTables, PageSize, calls::Wait};
+use shootdown::{Capacity, FlushRange, FlushScope, FreedTables, PageSize, calls::Wait};
 
 use crate::explore::Question;
 use crate::kernel::layout::{address_of, kernel_page};
@@ -13,10 +13,7 @@ use crate::machine::{Context, Host, context};
 /// Events between the sending of a request and the wait for it, at most.
 const LONGEST_DELAY: usize = 12;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The program of a kernel thread; begins on whatever CPU it is given.
     pub fn run_thread(&self, plan: Plan) {
         let mut draw = Draw::of(plan, context().task());
@@ -76,10 +73,7 @@ where
     }
 }
 
-impl<const N: usize> Host for &World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Host for &World<C> {
     fn preempts(&self, context: Context<'_>) -> Option<usize> {
         let (task, own) = (context.task(), context.cpu());
         let mut ready = self.ready.borrow_mut();

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::mem;
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus, FlushRange, PageSize, flushes::FLUSH_CEILING_PAGES};
+use shootdown::{Capacity, FlushRange, PageSize, flushes::FLUSH_CEILING_PAGES};
 use shootdown::{
     Platform,
     windows::{PinnedWindows, WindowRoot},
@@ -16,7 +16,7 @@ use shootdown::{
 use crate::kernel::layout::{address_of, window_page};
 use crate::kernel::sightings::Sight;
 use crate::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
-use crate::machine::{FailureKind, SimPlatform, context, root_at};
+use crate::machine::{FailureKind, PLATFORM, SimPlatform, context, root_at};
 
 /// What a window shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,13 +58,10 @@ impl Windows {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The private root of this CPU in a space, a new one if there is none; `None` when memory is full. The caller stays on this
     /// CPU.
-    pub(super) fn windows_here(&self, space: &Space<N>) -> Option<Rc<Windows>> {
+    pub(super) fn windows_here(&self, space: &Space<C>) -> Option<Rc<Windows>> {
         if let Some(known) = self.known_windows(space) {
             return Some(known);
         }
@@ -89,7 +86,7 @@ where
     }
 
     /// The private root of this CPU in a space, if it has one.
-    pub(super) fn known_windows(&self, space: &Space<N>) -> Option<Rc<Windows>> {
+    pub(super) fn known_windows(&self, space: &Space<C>) -> Option<Rc<Windows>> {
         let cpu = context().cpu();
         let windows = space.windows.borrow();
         let mut here = windows.iter().filter(|windows| windows.cpu == cpu);
@@ -149,7 +146,7 @@ where
         drop(self.forget(pinned, &[]));
     }
 
-    fn note_change(&self, pinned: &PinnedWindows<'_, SimPlatform, N>) {
+    fn note_change(&self, pinned: &PinnedWindows<'_, SimPlatform<C>>) {
         let me = context().cpu();
         let sight = match (pinned.is_loaded(), self.is_lazy[me].get()) {
             (true, false) => Sight::WindowChangedLoaded,
@@ -226,24 +223,24 @@ where
     }
 
     /// Ends the private root of this CPU in a space, which the CPU has left. Not in a thread, which may lose its CPU.
-    pub(super) fn drop_windows(&self, space: &Space<N>) {
+    pub(super) fn drop_windows(&self, space: &Space<C>) {
         if let Some(windows) = self.known_windows(space) {
             self.retire(space, &windows);
         }
     }
 
     /// Ends all private roots of a space that nobody has loaded any more.
-    pub(super) fn retire_all(&self, space: &Space<N>) {
+    pub(super) fn retire_all(&self, space: &Space<C>) {
         let all = space.windows.borrow().clone();
         all.iter().for_each(|windows| self.retire(space, windows));
     }
 
     /// Its CPU has left the private root and loads it never again: all that hangs on it is free, without a flush.
-    fn retire(&self, space: &Space<N>, windows: &Windows) {
+    fn retire(&self, space: &Space<C>, windows: &Windows) {
         let Some(view) = windows.engine.borrow_mut().take() else {
             return;
         };
-        let root = match view.cpu() == SimPlatform.current_cpu() {
+        let root = match view.cpu() == PLATFORM.current_cpu() {
             true => self.engine.windows().retire(&space.context(), view),
             // SAFETY: 1. its last user has left the space, and nobody finds it any more.
             false => unsafe {
@@ -270,7 +267,7 @@ where
     }
 
     /// Whoever is on another CPU than a private root's cannot get hold of its windows.
-    pub(super) fn try_to_pin_all(&self, space: &Space<N>) {
+    pub(super) fn try_to_pin_all(&self, space: &Space<C>) {
         context().preempt_disable();
         let me = context().cpu();
         let all = space.windows.borrow().clone();

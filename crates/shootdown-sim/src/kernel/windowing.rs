@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus};
+use shootdown::Capacity;
 
 use crate::kernel::layout::window_page;
 use crate::kernel::sightings::Sight;
@@ -11,10 +11,7 @@ use crate::kernel::window::{Change, Window};
 use crate::kernel::{PAGES_PER_TABLE, Space, World};
 use crate::machine::context;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Something about windows, in the CPU's own program.
     pub(super) fn use_windows(&self, draw: &mut Draw) {
         match draw.below(16) {
@@ -61,7 +58,7 @@ where
     }
 
     /// Loads a space by this CPU's private root, or by the shared one when memory is full.
-    pub(super) fn switch_to_windows(&self, next: Rc<Space<N>>) {
+    pub(super) fn switch_to_windows(&self, next: Rc<Space<C>>) {
         context().preempt_disable();
         let windows = self.windows_here(&next);
         context().preempt_enable();
@@ -88,7 +85,7 @@ where
         }
     }
 
-    fn change_windows_of(&self, space: &Space<N>, draw: &mut Draw) {
+    fn change_windows_of(&self, space: &Space<C>, draw: &mut Draw) {
         let mut pages = 1 << (draw.page() % PAGES_PER_TABLE);
         if draw.once_in(3) {
             pages |= draw.random.u8(..1 << PAGES_PER_TABLE);

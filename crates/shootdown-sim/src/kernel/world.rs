@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, CpuId, Cpus, Platform};
+use shootdown::{Capacity, CpuId, Platform};
 
 use crate::explore::View;
 use crate::kernel::calls::Ledger;
@@ -20,7 +20,7 @@ use crate::kernel::{
     Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
     Sight, Sightings, Space,
 };
-use crate::machine::{Engine, SecondEngine, SimPlatform, context};
+use crate::machine::{Engine, PLATFORM, SecondEngine, context};
 use crate::oracle::{Breach, FrameKind};
 
 const KERNEL_ROOT: u16 = 0;
@@ -28,12 +28,9 @@ const KERNEL_TABLE: u16 = 1;
 const FIRST_FREE_FRAME: u16 = 2;
 /// Everything that the virtual kernel owns.
 #[derive(Debug)]
-pub struct World<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct World<C: Capacity> {
     /// What this is all about.
-    pub engine: Engine<N>,
+    pub engine: Engine<C>,
     /// The number of each CPU.
     pub(super) numbers: Vec<CpuId>,
     /// Whether the host loads roots itself.
@@ -46,13 +43,13 @@ where
     pub(super) frames: Frames,
     /// Protects `spaces`.
     pub(super) directory: Lock,
-    pub(super) spaces: RefCell<[Option<Rc<Space<N>>>; SPACES]>,
+    pub(super) spaces: RefCell<[Option<Rc<Space<C>>>; SPACES]>,
     /// Every space there ever was: memory that held atomics must not become other atomics within a run, because
     /// the simulated memory knows locations by their addresses.
-    pub(super) all_spaces: RefCell<Vec<Rc<Space<N>>>>,
+    pub(super) all_spaces: RefCell<Vec<Rc<Space<C>>>>,
     pub(super) next_space: Cell<u64>,
     /// What each CPU has loaded, as the kernel sees it; `None` also while it switches.
-    pub(super) current: Vec<RefCell<Option<Rc<Space<N>>>>>,
+    pub(super) current: Vec<RefCell<Option<Rc<Space<C>>>>>,
     /// The private root that each CPU has loaded of that, if it is one.
     pub(super) windowed: Vec<RefCell<Option<Rc<Windows>>>>,
     /// Whether the CPU runs no user code and only keeps what it has loaded.
@@ -78,7 +75,7 @@ where
     pub(super) forgotten: Forgotten,
     pub(super) has_guards: bool,
     /// Another engine for the same CPUs, for calls and flushes of the kernel's pages.
-    pub(super) second: Option<SecondEngine<N>>,
+    pub(super) second: Option<SecondEngine<C>>,
     pub(super) kernel_addresses: usize,
     /// Addresses of the kernel whose flush is under way: nobody gets them. As `kernel_pages`.
     pub(super) withheld: [Cell<bool>; PAGES_PER_TABLE],
@@ -86,19 +83,16 @@ where
     pub(super) unmapped_by: [Cell<Option<usize>>; PAGES_PER_TABLE],
     pub(super) ledger: Ledger,
     pub(super) data: SharedData,
-    pub(super) guests: Guests<N>,
+    pub(super) guests: Guests<C>,
     /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// A world whose CPUs are not online.
     ///
     /// # Panics
-    /// With a CPU whose number is not below `N`.
+    /// With a CPU whose number is not below `C::CPUS`.
     pub fn new(setup: &Setup) -> Self {
         let (cpus, threads) = (setup.numbers.len(), setup.threads);
         let engine = Engine::for_cpus(setup.numbers.iter().copied());
@@ -220,10 +214,10 @@ where
         if !off {
             return work();
         }
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         let result = work();
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
         result
     }
 }

@@ -2,30 +2,24 @@
 
 use std::ops::Deref;
 
-use shootdown::{Capacity, CpuId, CpuMemory, Cpus, KernelRoot, Platform, Root, Shootdown};
+use shootdown::{Capacity, CpuId, CpuMemory, KernelRoot, Platform, Root, Shootdown};
 
 use crate::machine::SimPlatform;
 
-/// An engine for up to `N` CPUs, and the memory of those that are there.
+/// An engine, and the memory of those that are there.
 #[derive(Debug)]
-pub struct Engine<const N: usize, P: Platform = SimPlatform>
-where
-    Cpus<N>: Capacity,
-{
+pub struct Engine<C: Capacity, P: Platform<Cpus = C> = SimPlatform<C>> {
     // Boxed: it is large, and what a run knows of its memory it knows by address.
-    engine: Box<Shootdown<P, N>>,
+    engine: Box<Shootdown<P>>,
     /// Of its CPUs; dropped after it.
-    _memory: Box<[CpuMemory<N>]>,
+    _memory: Box<[CpuMemory<C>]>,
 }
 
-impl<const N: usize, P: Platform + Default> Engine<N, P>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity, P: Platform<Cpus = C> + Default> Engine<C, P> {
     /// For CPUs `0..cpus`. Its watchdog is off.
     ///
     /// # Panics
-    /// With more CPUs than `N`.
+    /// With more CPUs than it has room for.
     pub fn new(cpus: usize) -> Self {
         Self::for_cpus((0..cpus as u32).map(CpuId::new))
     }
@@ -33,14 +27,14 @@ where
     /// For these CPUs.
     ///
     /// # Panics
-    /// When one of them is not below `N`, or there twice.
+    /// When one of them has no room, or is there twice.
     pub fn for_cpus(cpus: impl ExactSizeIterator<Item = CpuId>) -> Self {
         let engine = Box::new(Shootdown::new(P::default()));
         let memory: Box<[_]> = (0..cpus.len()).map(|_| CpuMemory::new()).collect();
         for (cpu, memory) in cpus.zip(&memory) {
             // SAFETY: 1. it is boxed, and dropped after the engine, which is only lent out.
             let memory = unsafe { memory.assume_static() };
-            engine.attach(cpu, memory);
+            engine.attach(cpu, std::slice::from_ref(memory));
         }
         engine.watch().set_stall_ns(0);
         Self {
@@ -50,11 +44,8 @@ where
     }
 }
 
-impl<const N: usize, P: Platform> Deref for Engine<N, P>
-where
-    Cpus<N>: Capacity,
-{
-    type Target = Shootdown<P, N>;
+impl<C: Capacity, P: Platform<Cpus = C>> Deref for Engine<C, P> {
+    type Target = Shootdown<P>;
 
     fn deref(&self) -> &Self::Target {
         &self.engine

@@ -21,7 +21,7 @@ mod unwind;
 pub use deeds::Deeds;
 pub use engine::{Engine, kernel_root_at, root_at};
 pub use failure::{Failure, FailureKind};
-pub use platform::SimPlatform;
+pub use platform::{PLATFORM, SimPlatform};
 pub use processor::{Pending, Processor, Status};
 pub(crate) use remote::new_global_tags;
 pub use run::{Machine, Program};

@@ -1,7 +1,9 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
+use std::marker::PhantomData;
+
 use shootdown::{
-    CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform,
+    Capacity, CpuId, CpuSet, Cpus, FlushRange, IpiRefused, LocalFlush, Platform,
     remote::{FlushRequest, GlobalTags, RemoteFlush, RemoteTargets},
     tags::{Asid, AsidSlot, TagEntries},
 };
@@ -16,7 +18,10 @@ const WALKS_MIDWAY: usize = 3;
 
 /// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct SimPlatform;
+pub struct SimPlatform<C = Cpus<64>>(PhantomData<C>);
+
+/// The same without an engine: of whatever size that is.
+pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 
 // SAFETY: duties as numbered at the trait.
 // 1. A coroutine never moves between virtual CPUs.
@@ -28,7 +33,8 @@ pub struct SimPlatform;
 // 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
 // 7. Targets are flushed before they are taken, or do not run before they are.
 // 8. A machine has one back end.
-unsafe impl Platform for SimPlatform {
+unsafe impl<C: Capacity> Platform for SimPlatform<C> {
+    type Cpus = C;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

@@ -5,7 +5,7 @@ use std::fmt;
 use shootdown::Platform;
 
 use crate::kernel::Focused;
-use crate::machine::{SimPlatform, context};
+use crate::machine::{PLATFORM, context};
 use crate::stories::stage::Stage;
 
 /// How kernels keep TLBs right. All of it runs on the CPU that calls it.
@@ -119,14 +119,14 @@ impl Scene {
 
     /// The CPU takes no interrupt for so many events.
     pub(super) fn keep_interrupts_off(&self, events: u32) {
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         context().tell(|| "turns its interrupts off".to_owned());
         for _ in 0..events {
             context().work(1);
         }
         context().tell(|| "turns them on".to_owned());
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
     }
 
     /// A hypervisor takes the CPU off its processor for a while.

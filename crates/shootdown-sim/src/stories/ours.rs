@@ -2,7 +2,7 @@
 
 use shootdown::{AddressSpace, CpuId, FreedTables, Platform};
 
-use crate::machine::{Engine, SimPlatform};
+use crate::machine::{Engine, PLATFORM};
 use crate::stories::algorithm::Algorithm;
 use crate::stories::stage::{SPACES, Stage};
 
@@ -13,8 +13,8 @@ const CAPACITY: usize = 64;
 #[derive(Debug)]
 pub(super) struct Ours {
     // Dropped first: a space is the engine's.
-    spaces: [AddressSpace<CAPACITY>; SPACES],
-    engine: Engine<CAPACITY>,
+    spaces: [AddressSpace<shootdown::Cpus<CAPACITY>>; SPACES],
+    engine: Engine<shootdown::Cpus<CAPACITY>>,
 }
 
 impl Ours {
@@ -30,10 +30,10 @@ impl Ours {
 
 impl Algorithm for Ours {
     fn begin(&self, stage: &Stage) {
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         self.engine.online();
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
         // It has to load by itself what the CPU runs, which drops what that had cached.
         self.switch(stage, None, stage.running());
         stage.load();

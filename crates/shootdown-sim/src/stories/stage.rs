@@ -13,7 +13,7 @@ use shootdown::{
 
 use crate::explore::{Chooser, Hardware, Schedule, Strategy, Weak};
 use crate::kernel::{Focused, KERNEL_REGION, KernelPages, Pte, SharedHardware};
-use crate::machine::{SimPlatform, context, kernel_root_at, root_at};
+use crate::machine::{PLATFORM, context, kernel_root_at, root_at};
 use crate::oracle::{FrameKind, Mark};
 
 /// The spaces of a story, as its parts name them.
@@ -139,19 +139,19 @@ impl Stage {
             None => Self::kernel_root().as_u64(),
         };
         // SAFETY: 1. roots are numbers here.
-        unsafe { SimPlatform.load_root(root) };
+        unsafe { PLATFORM.load_root(root) };
     }
 
     /// The CPU drops the page.
     pub(super) fn drop_page(&self) {
         self.full_barrier();
-        SimPlatform.local_flush(LocalFlush::Pages(Self::range(), FreedTables::No));
+        PLATFORM.local_flush(LocalFlush::Pages(Self::range(), FreedTables::No));
     }
 
     /// The CPU drops all that it has cached.
     pub(super) fn drop_all(&self) {
         self.full_barrier();
-        SimPlatform.local_flush(LocalFlush::All);
+        PLATFORM.local_flush(LocalFlush::All);
     }
 
     /// What an instruction that serialises or locks is on x86: what the CPU has stored before is where all see it.
@@ -168,13 +168,13 @@ impl Stage {
 
     /// Interrupts another CPU.
     pub(super) fn interrupt(&self, cpu: usize) {
-        let sent = SimPlatform.send_ipi(CpuId::new(cpu as u32));
+        let sent = PLATFORM.send_ipi(CpuId::new(cpu as u32));
         assert!(sent.is_ok(), "no controller of a story refuses");
     }
 
     /// A turn of a spin loop.
     pub(super) fn spin() {
-        SimPlatform.relax();
+        PLATFORM.relax();
     }
 
     /// Until all CPUs have come here.

@@ -11,7 +11,7 @@ use crate::kernel::{
     FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
     WINDOW_REGION,
 };
-use crate::machine::{Engine, SimPlatform, context, kernel_root_at, root_at};
+use crate::machine::{Engine, PLATFORM, context, kernel_root_at, root_at};
 use crate::oracle::FrameKind;
 
 const PAGE_SHIFT: u32 = 12;
@@ -41,9 +41,9 @@ pub(super) struct TortureMemory<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    engine: Rc<Engine<N>>,
+    engine: Rc<Engine<Cpus<N>>>,
     pub(super) hardware: Rc<SharedHardware>,
-    pub(super) spaces: Vec<AddressSpace<N>>,
+    pub(super) spaces: Vec<AddressSpace<Cpus<N>>>,
     /// The leaf tables of each space.
     tables: RefCell<[[u16; KERNEL_REGION]; SPACES as usize]>,
     spares: RefCell<Vec<u16>>,
@@ -68,7 +68,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(
-        engine: Rc<Engine<N>>,
+        engine: Rc<Engine<Cpus<N>>>,
         cpus: usize,
         tasks: usize,
         kernel_pages: KernelPages,
@@ -144,7 +144,7 @@ where
         here.set(wanted);
     }
 
-    fn switch(&self, before: Option<&AddressSpace<N>>, wanted: usize) {
+    fn switch(&self, before: Option<&AddressSpace<Cpus<N>>>, wanted: usize) {
         let turn = self.turns.replace(self.turns.get() + 1);
         let windows = self.windows[context().cpu()].borrow();
         let windows = windows
@@ -189,7 +189,7 @@ where
         self.spaces.len()
     }
 
-    fn space(&self, index: usize) -> &AddressSpace<N> {
+    fn space(&self, index: usize) -> &AddressSpace<Cpus<N>> {
         &self.spaces[index]
     }
 
@@ -241,12 +241,12 @@ where
     }
 
     fn enter(&self, space: Option<usize>) {
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         let task = context().task();
         self.entered[task].set(space);
         self.load_for(task);
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
     }
 
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {

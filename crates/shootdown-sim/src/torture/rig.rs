@@ -9,7 +9,7 @@ use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown};
 use shootdown_torture::{Context as Place, Promise, Torture, Violation, WorkerId};
 
 use crate::explore::Question;
-use crate::machine::{Context, Engine, FailureKind, Host, SimPlatform, context};
+use crate::machine::{Context, Engine, FailureKind, Host, PLATFORM, SimPlatform, context};
 use crate::torture::memory::TortureMemory;
 
 /// One in so many interrupts goes on with a step of the torture.
@@ -23,7 +23,7 @@ pub(super) struct Rig<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    engine: Rc<Engine<N>>,
+    engine: Rc<Engine<Cpus<N>>>,
     pub(super) memory: TortureMemory<N>,
     pub(super) torture: &'static Torture<N>,
     cpus: usize,
@@ -49,7 +49,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(
-        engine: Rc<Engine<N>>,
+        engine: Rc<Engine<Cpus<N>>>,
         memory: TortureMemory<N>,
         torture: &'static Torture<N>,
         cpus: usize,
@@ -97,7 +97,7 @@ where
             } else if cpu == 0 && self.left.get() == 0 {
                 self.close();
             } else {
-                SimPlatform.relax();
+                PLATFORM.relax();
             }
         }
         self.leave_space();
@@ -107,7 +107,7 @@ where
     fn begin_workers(&self) {
         // Not only targets already: who takes a CPU out asks whether it is through with coming in.
         while !self.online.iter().all(Cell::get) {
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
         let workers = self.cpus..self.cpus + self.left.get();
         self.ready.borrow_mut().extend(workers);
@@ -117,7 +117,7 @@ where
     /// The last worker is done.
     fn close(&self) {
         while self.in_interrupts.get() > 0 {
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
         self.torture.bring_all_online(self);
         self.torture.finish(self);
@@ -156,11 +156,11 @@ where
 
     fn go_online(&self, cpu: usize) {
         context().preempt_disable();
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         self.engine.online();
         self.online[cpu].set(true);
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
         context().preempt_enable();
     }
 
@@ -168,13 +168,13 @@ where
     fn stay_offline(&self, cpu: usize) {
         self.leave_space();
         context().preempt_disable();
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         self.engine.offline();
         self.online[cpu].set(false);
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
         while !self.wanted[cpu].get() {
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
         context().preempt_enable();
         self.go_online(cpu);
@@ -246,10 +246,10 @@ impl<const N: usize> shootdown_torture::Host<N> for Rig<N>
 where
     Cpus<N>: Capacity,
 {
-    type Platform = SimPlatform;
+    type Platform = SimPlatform<Cpus<N>>;
     type Memory = TortureMemory<N>;
 
-    fn engine(&self) -> &Shootdown<SimPlatform, N> {
+    fn engine(&self) -> &Shootdown<SimPlatform<shootdown::Cpus<N>>> {
         &self.engine
     }
 
@@ -257,7 +257,7 @@ where
         &self.memory
     }
 
-    fn possible_cpus(&self) -> CpuMask<N> {
+    fn possible_cpus(&self) -> CpuMask<Cpus<N>> {
         CpuMask::first(self.cpus)
     }
 
@@ -282,7 +282,7 @@ where
         self.wanted[cpu.index()].set(false);
         while self.online[cpu.index()].get() {
             // If it is this CPU, its own task gets it here.
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
         true
     }
@@ -290,7 +290,7 @@ where
     fn bring_online(&self, cpu: CpuId) {
         self.wanted[cpu.index()].set(true);
         while !self.online[cpu.index()].get() {
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
     }
 }

@@ -81,8 +81,8 @@ fn steady(trace: &Trace) -> Trace {
 
 /// What the CPUs of the scene share.
 struct Stage {
-    engine: Engine<CPUS>,
-    space: AddressSpace<CPUS>,
+    engine: Engine<shootdown::Cpus<CPUS>>,
+    space: AddressSpace<shootdown::Cpus<CPUS>>,
     done: Cell<bool>,
     /// The entry of each iteration's page, if programs use it: its frame, or 0.
     entries: Option<Vec<AtomicU64>>,

@@ -28,13 +28,13 @@ pub fn on_large_stack<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 macro_rules! with_size {
     ($cpus:expr, $function:ident($($argument:expr),*)) => {
         match $cpus {
-            0..=64 => $function::<64>($($argument),*),
+            0..=64 => $function::<shootdown::Cpus<64>>($($argument),*),
             #[cfg(feature = "two-sizes")]
-            _ => $function::<512>($($argument),*),
+            _ => $function::<shootdown::Cpus<512>>($($argument),*),
             #[cfg(not(feature = "two-sizes"))]
-            65..=512 => $function::<512>($($argument),*),
+            65..=512 => $function::<shootdown::Cpus<512>>($($argument),*),
             #[cfg(not(feature = "two-sizes"))]
-            _ => $function::<4096>($($argument),*),
+            _ => $function::<shootdown::Cpus<4096>>($($argument),*),
         }
     };
 }
@@ -48,13 +48,13 @@ pub(crate) use with_size as with_close_size;
 macro_rules! with_close_size {
     ($cpus:expr, $function:ident($($argument:expr),*)) => {
         match $cpus {
-            0..=64 => $function::<64>($($argument),*),
-            65..=128 => $function::<128>($($argument),*),
-            129..=192 => $function::<192>($($argument),*),
-            193..=320 => $function::<320>($($argument),*),
-            321..=512 => $function::<512>($($argument),*),
-            513..=1088 => $function::<1088>($($argument),*),
-            _ => $function::<4096>($($argument),*),
+            0..=64 => $function::<shootdown::Cpus<64>>($($argument),*),
+            65..=128 => $function::<shootdown::Cpus<128>>($($argument),*),
+            129..=192 => $function::<shootdown::Cpus<192>>($($argument),*),
+            193..=320 => $function::<shootdown::Cpus<320>>($($argument),*),
+            321..=512 => $function::<shootdown::Cpus<512>>($($argument),*),
+            513..=1088 => $function::<shootdown::Cpus<1088>>($($argument),*),
+            _ => $function::<shootdown::Cpus<4096>>($($argument),*),
         }
     };
 }

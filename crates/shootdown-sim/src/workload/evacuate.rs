@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::{
-    Capacity, CpuId, CpuMask, Cpus, Platform,
+    Capacity, CpuId, CpuMask, Platform,
     guest::{GuestExit, GuestSpace, Vcpu},
 };
 use shootdown::{
@@ -81,11 +81,8 @@ impl EntryLine {
 }
 
 /// One virtual machine.
-struct Guest<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    space: GuestSpace<N>,
+struct Guest<C: Capacity> {
+    space: GuestSpace<C>,
     first_page: u64,
     /// The nested leaf entries of the working set.
     table: Box<[EntryLine]>,
@@ -96,25 +93,19 @@ where
     /// What is protected since this round is known to all.
     closed: Cell<u64>,
     /// The CPUs that run it, for those who keep such a set.
-    holders: Holders<N>,
+    holders: Holders<C>,
 }
 
 /// A set that CPUs enter and leave as they begin and end to run a guest; one word a line is enough for what it costs.
 #[repr(align(64))]
-struct Holders<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+struct Holders<C: Capacity> {
     word: AtomicU64,
-    cpus: Cell<CpuMask<N>>,
+    cpus: Cell<CpuMask<C>>,
 }
 
 /// One virtual CPU on its CPU.
-struct Running<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    guest: &'a Guest<N>,
+struct Running<'a, C: Capacity> {
+    guest: &'a Guest<C>,
     vcpu: Vcpu,
     /// How often the tags of its CPU had been voided when it ran last.
     voided: u64,
@@ -125,15 +116,12 @@ where
     random: fastrand::Rng,
 }
 
-struct World<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+struct World<'a, C: Capacity> {
     row: &'a Evacuate,
-    engine: &'a Engine<N>,
+    engine: &'a Engine<C>,
     /// Whose calls tell others, unless the engine does.
-    calls: &'a dyn CrossCall<N>,
-    guests: Vec<Guest<N>>,
+    calls: &'a dyn CrossCall<C>,
+    guests: Vec<Guest<C>>,
     /// How often all tags of each CPU were voided.
     voided: Vec<Cell<u64>>,
     counted: Cell<Counted>,
@@ -145,16 +133,13 @@ where
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Evacuate) -> Evacuated
-where
-    Cpus<N>: Capacity,
-{
-    let engine = Engine::<N>::new(row.cpus);
+fn run_sized<C: Capacity>(row: &Evacuate) -> Evacuated {
+    let engine = Engine::<C>::new(row.cpus);
     let peer = row
         .evacuation
         .peer()
-        .map(|peer| Built::<N>::new(peer, row.cpus));
-    let calls: &dyn CrossCall<N> = peer.as_ref().map_or(&*engine, Built::calls);
+        .map(|peer| Built::<C>::new(peer, row.cpus));
+    let calls: &dyn CrossCall<C> = peer.as_ref().map_or(&*engine, Built::calls);
     let world = World {
         row,
         engine: &engine,
@@ -180,11 +165,8 @@ where
     world.outcome.into_inner().expect("the evacuation is over")
 }
 
-impl<const N: usize> Guest<N>
-where
-    Cpus<N>: Capacity,
-{
-    fn new(engine: &Engine<N>, row: &Evacuate, index: usize) -> Self {
+impl<C: Capacity> Guest<C> {
+    fn new(engine: &Engine<C>, row: &Evacuate, index: usize) -> Self {
         Self {
             space: GuestSpace::new(engine, root_at(index as u64 + 1)),
             first_page: (index as u64 + 1) * PAGES_APART,
@@ -206,10 +188,7 @@ where
     }
 }
 
-impl<const N: usize> World<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<'_, C> {
     fn count(&self, change: impl FnOnce(&mut Counted)) {
         let mut counted = self.counted.get();
         change(&mut counted);
@@ -246,7 +225,7 @@ where
         }
     }
 
-    fn run_turn(&self, cpu: usize, context: Context<'_>, running: &mut Running<'_, N>) {
+    fn run_turn(&self, cpu: usize, context: Context<'_>, running: &mut Running<'_, C>) {
         let (until_ps, guest) = (
             context.now_ps() + self.row.costs.guest.turn_ps,
             running.guest,
@@ -267,7 +246,7 @@ where
     }
 
     /// Until its turn is over, an interrupt comes, or it writes a page that is write-protected.
-    fn run_guest(&self, context: Context<'_>, running: &mut Running<'_, N>, until_ps: u64) {
+    fn run_guest(&self, context: Context<'_>, running: &mut Running<'_, C>, until_ps: u64) {
         let Running {
             guest,
             vcpu,
@@ -303,7 +282,7 @@ where
     }
 
     /// A write of the guest; false if it is not allowed.
-    fn write(&self, context: Context<'_>, guest: &Guest<N>, page: usize) -> bool {
+    fn write(&self, context: Context<'_>, guest: &Guest<C>, page: usize) -> bool {
         let entry = guest.entry(page);
         let number = guest.first_page + page as u64;
         let (Translation::Cached(found) | Translation::Walked(found)) =
@@ -327,7 +306,7 @@ where
     }
 
     /// The host's part of a first write: the page is logged and becomes writable.
-    fn first_write(&self, context: Context<'_>, guest: &Guest<N>, page: usize) {
+    fn first_write(&self, context: Context<'_>, guest: &Guest<C>, page: usize) {
         context.work(self.row.costs.guest.first_write_ps);
         self.locked(guest, || {
             let entry = guest.entry(page);
@@ -373,7 +352,7 @@ where
         }
     }
 
-    fn clear(&self, context: Context<'_>, guest: &Guest<N>, round: u64) {
+    fn clear(&self, context: Context<'_>, guest: &Guest<C>, round: u64) {
         let taken = self.locked(guest, || {
             let taken = guest.log.take();
             for page in &taken {
@@ -393,7 +372,7 @@ where
     }
 
     /// No CPU runs the guest on what was there before, once this returns.
-    fn tell(&self, context: Context<'_>, guest: &Guest<N>) {
+    fn tell(&self, context: Context<'_>, guest: &Guest<C>) {
         self.count(|counted| counted.flushes += 1);
         if self.row.evacuation.peer().is_none() {
             self.engine
@@ -418,7 +397,7 @@ where
     }
 
     /// The engine needs no such set.
-    fn change_set(&self, guest: &Guest<N>, change: impl FnOnce(&mut CpuMask<N>) -> bool) {
+    fn change_set(&self, guest: &Guest<C>, change: impl FnOnce(&mut CpuMask<C>) -> bool) {
         if self.row.evacuation.peer().is_none() {
             return;
         }
@@ -428,7 +407,7 @@ where
         guest.holders.cpus.set(cpus);
     }
 
-    fn locked<R>(&self, guest: &Guest<N>, work: impl FnOnce() -> R) -> R {
+    fn locked<R>(&self, guest: &Guest<C>, work: impl FnOnce() -> R) -> R {
         while guest.lock.swap(1, Ordering::Acquire) != 0 {
             self.engine.platform().relax();
         }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown,
+    AddressSpace, Capacity, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown,
     watch::Stats,
 };
 
@@ -71,13 +71,10 @@ impl Madvise {
 struct Table([AtomicU64; MOST_PAGES]);
 
 /// What the threads of a run share.
-struct World<'a, const N: usize>
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
+struct World<'a, C: Capacity> {
     row: &'a Madvise,
-    engine: &'a Shootdown<SimPlatform, N>,
-    space: &'a AddressSpace<N>,
+    engine: &'a Shootdown<SimPlatform<C>>,
+    space: &'a AddressSpace<C>,
     table: &'a Table,
     /// Frames below this one must not be reached any more.
     oldest_frame: Cell<u64>,
@@ -103,11 +100,8 @@ struct Counts {
 
 // Not inlined: the frame of the largest size has room for an engine, which the others need not pay for.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Madvise) -> Measured
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
-    let engine = Engine::<N>::new(row.threads);
+fn run_sized<C: Capacity>(row: &Madvise) -> Measured {
+    let engine = Engine::<C>::new(row.threads);
     engine.set_policy(row.policy);
     let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let table = Box::new(Table([const { AtomicU64::new(0) }; MOST_PAGES]));
@@ -140,10 +134,7 @@ where
     }
 }
 
-impl<const N: usize> World<'_, N>
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
+impl<C: Capacity> World<'_, C> {
     fn spinner(&self, context: Context<'_>) {
         self.engine.online();
         self.engine.switch_to(None, self.space);

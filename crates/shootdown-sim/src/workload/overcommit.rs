@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Shootdown, watch::Stats,
+    AddressSpace, Capacity, FlushRange, FreedTables, PageSize, Shootdown, watch::Stats,
 };
 
 use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
@@ -66,13 +66,10 @@ struct Reading {
     calls: u64,
 }
 
-struct World<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+struct World<'a, C: Capacity> {
     row: &'a Overcommit,
-    engine: &'a Shootdown<SimPlatform, N>,
-    space: &'a AddressSpace<N>,
+    engine: &'a Shootdown<SimPlatform<C>>,
+    space: &'a AddressSpace<C>,
     pages: Vec<Page>,
     samples: RefCell<Vec<Sample>>,
     calls: Cell<u64>,
@@ -83,11 +80,8 @@ where
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Overcommit) -> Overcommitted
-where
-    Cpus<N>: Capacity,
-{
-    let engine = Engine::<N>::new(row.cpus);
+fn run_sized<C: Capacity>(row: &Overcommit) -> Overcommitted {
+    let engine = Engine::<C>::new(row.cpus);
     engine.set_policy(row.telling.policy());
     let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let page = |_| Page {
@@ -115,10 +109,7 @@ where
     world.outcome()
 }
 
-impl<const N: usize> World<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<'_, C> {
     fn thread(&self, cpu: usize, context: Context<'_>) {
         self.engine.online();
         self.engine.switch_to(None, self.space);

@@ -13,33 +13,27 @@ use crate::workload::{Means, on_large_stack};
 /// The memory of a peer's instance for CPUs below `cpus`, with sets of CPUs for 64, 256, 1024 or 4096, in bytes.
 pub fn bytes_of(peer: Peer, cpus: usize) -> usize {
     on_large_stack(|| match cpus {
-        0..=64 => peer.bytes::<_, 64>(SimPlatform, cpus),
-        65..=256 => peer.bytes::<_, 256>(SimPlatform, cpus),
-        257..=1024 => peer.bytes::<_, 1024>(SimPlatform, cpus),
-        _ => peer.bytes::<_, 4096>(SimPlatform, cpus),
+        0..=64 => peer.bytes(SimPlatform::<Cpus<64>>::default(), cpus),
+        65..=256 => peer.bytes(SimPlatform::<Cpus<256>>::default(), cpus),
+        257..=1024 => peer.bytes(SimPlatform::<Cpus<1024>>::default(), cpus),
+        _ => peer.bytes(SimPlatform::<Cpus<4096>>::default(), cpus),
     })
 }
 
 /// One instance.
-pub enum Built<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub enum Built<C: Capacity> {
     /// Another kernel's.
-    Peer(Box<dyn CrossCall<N>>),
+    Peer(Box<dyn CrossCall<C>>),
     /// The engine.
-    Ours(Engine<N>),
+    Ours(Engine<C>),
 }
 
-impl<const N: usize> Built<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Built<C> {
     /// An instance for CPUs below `cpus`.
     pub fn new(peer: Peer, cpus: usize) -> Self {
-        peer.calls(SimPlatform, cpus).map_or_else(
+        peer.calls(SimPlatform::<C>::default(), cpus).map_or_else(
             || {
-                let engine = Engine::<N>::new(cpus);
+                let engine = Engine::<C>::new(cpus);
                 engine.set_policy(Policy::BEST);
                 Self::Ours(engine)
             },
@@ -79,7 +73,7 @@ where
     }
 
     /// What it does.
-    pub fn calls(&self) -> &dyn CrossCall<N> {
+    pub fn calls(&self) -> &dyn CrossCall<C> {
         match self {
             Self::Peer(peer) => &**peer,
             Self::Ours(engine) => &**engine,
@@ -87,10 +81,7 @@ where
     }
 }
 
-impl<const N: usize> fmt::Debug for Built<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> fmt::Debug for Built<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Built")
     }

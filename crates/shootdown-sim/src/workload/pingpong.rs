@@ -142,7 +142,7 @@ impl Pingpong {
 
 /// One process.
 struct Process {
-    space: AddressSpace<1>,
+    space: AddressSpace<shootdown::Cpus<1>>,
     first_page: u64,
     /// The leaf entries of its pages; at least one, for the check.
     table: Box<[AtomicU64]>,
@@ -150,7 +150,7 @@ struct Process {
 
 struct World<'a> {
     row: &'a Pingpong,
-    engine: &'a Engine<1>,
+    engine: &'a Engine<shootdown::Cpus<1>>,
     processes: Vec<Process>,
     /// The order of all turns.
     turns: Vec<usize>,
@@ -158,7 +158,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(row: &'a Pingpong, engine: &'a Engine<1>) -> Self {
+    fn new(row: &'a Pingpong, engine: &'a Engine<shootdown::Cpus<1>>) -> Self {
         let mut random = fastrand::Rng::with_seed(row.seed);
         let processes = (0..row.spaces)
             .map(|index| {

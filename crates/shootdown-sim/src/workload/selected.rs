@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use shootdown::{Capacity, Cpus};
+use shootdown::Capacity;
 use shootdown_peers::fifo_limit;
 
 use crate::timed::{Costs, Timed};
@@ -92,12 +92,9 @@ impl Selected {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Selected, skips_idle_turns: bool) -> SelectedResult
-where
-    Cpus<N>: Capacity,
-{
-    let peer: Built<N> = Built::new(row.peer, row.cpus);
-    let masks = (row.masks).draw::<N>(row.seed, row.initiators, row.calls, row.size, row.cpus);
+fn run_sized<C: Capacity>(row: &Selected, skips_idle_turns: bool) -> SelectedResult {
+    let peer: Built<C> = Built::new(row.peer, row.cpus);
+    let masks = (row.masks).draw::<C>(row.seed, row.initiators, row.calls, row.size, row.cpus);
     let (runs, times) = (
         Cell::new(0u64),
         RefCell::new(vec![Vec::new(); row.initiators]),
@@ -154,7 +151,10 @@ mod tests {
                 costs: Preset::named("40-core").unwrap().costs(),
                 seed: 3,
             };
-            let (left_out, simulated) = (run_sized::<64>(&row, true), run_sized::<64>(&row, false));
+            let (left_out, simulated) = (
+                run_sized::<shootdown::Cpus<64>>(&row, true),
+                run_sized::<shootdown::Cpus<64>>(&row, false),
+            );
             assert_eq!(left_out.calls_ps, simulated.calls_ps, "{peer}");
             assert_eq!(left_out.lines, simulated.lines, "{peer}");
         }

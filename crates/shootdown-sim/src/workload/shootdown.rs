@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
+use shootdown::{AddressSpace, Capacity, FlushRange, FreedTables, PageSize, Policy};
 
 use crate::machine::{Engine, Machine, kernel_root_at, root_at};
 use crate::timed::{Costs, Timed};
@@ -41,11 +41,8 @@ pub fn shoot(targets: usize, policy: Policy, costs: &Costs) -> Shot {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn shoot_sized<const N: usize>(targets: usize, policy: Policy, costs: &Costs) -> Shot
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
-    let engine = Engine::<N>::new(targets + 1);
+fn shoot_sized<C: Capacity>(targets: usize, policy: Policy, costs: &Costs) -> Shot {
+    let engine = Engine::<C>::new(targets + 1);
     engine.set_policy(policy);
     let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let (shot, is_over) = (Cell::new(None), Cell::new(false));

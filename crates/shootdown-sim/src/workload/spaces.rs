@@ -1,11 +1,11 @@
 //! [`Spaces`]: address spaces whose CPUs all flush.
 
 use shootdown::{
-    AddressSpace, Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, KernelRoot, LocalFlush,
+    AddressSpace, Capacity, CpuId, CpuMask, FlushRange, FreedTables, KernelRoot, LocalFlush,
     PageSize, Platform,
 };
 
-use crate::machine::{Context, SimPlatform, kernel_root_at, root_at};
+use crate::machine::{Context, PLATFORM, kernel_root_at, root_at};
 use crate::timed::{Timed, Translation};
 use crate::workload::Built;
 
@@ -14,24 +14,18 @@ const KERNEL_ROOT: KernelRoot = kernel_root_at(0);
 const FIRST_PAGE: usize = 1;
 
 /// Spaces of as many CPUs each, which are neighbours; CPUs that are left over have none.
-pub(super) struct Spaces<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    peer: &'a Built<N>,
+pub(super) struct Spaces<'a, C: Capacity> {
+    peer: &'a Built<C>,
     /// CPUs of each.
     members: usize,
     count: usize,
     /// Empty for peers, who know no spaces: all memory of a CPU is in one.
-    spaces: Box<[AddressSpace<N>]>,
+    spaces: Box<[AddressSpace<C>]>,
 }
 
-impl<'a, const N: usize> Spaces<'a, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<'a, C: Capacity> Spaces<'a, C> {
     /// As many as there are `members` for among `cpus`.
-    pub(super) fn new(peer: &'a Built<N>, members: usize, cpus: usize) -> Self {
+    pub(super) fn new(peer: &'a Built<C>, members: usize, cpus: usize) -> Self {
         let count = cpus / members;
         let spaces = match peer {
             Built::Ours(engine) => (1..=count)
@@ -68,7 +62,7 @@ where
 
     /// Has all CPUs of the running CPU's space forget its page. The peers' initiators know whom to call, and forget the page
     /// themselves where their originals do, between the interrupts and the wait.
-    pub(super) fn flush(&self, cpu: usize, mates: &CpuMask<N>) {
+    pub(super) fn flush(&self, cpu: usize, mates: &CpuMask<C>) {
         let range = FlushRange::pages(page_of(cpu) << 12, 1, PageSize::SIZE_4K);
         match self.peer {
             Built::Ours(engine) => {
@@ -77,13 +71,13 @@ where
             }
             Built::Peer(peer) => {
                 let flush = LocalFlush::Pages(range, FreedTables::No);
-                peer.call(mates, &|_| SimPlatform.local_flush(flush));
+                peer.call(mates, &|_| PLATFORM.local_flush(flush));
             }
         }
     }
 
     /// All CPUs of `cpu`'s space, which are returned, have a translation of its page. It costs nothing.
-    pub(super) fn fill(&self, cpu: usize, context: Context<'_>) -> CpuMask<N> {
+    pub(super) fn fill(&self, cpu: usize, context: Context<'_>) -> CpuMask<C> {
         let mates = self.mates(cpu);
         context.timed(|timed| {
             for mate in mates.iter() {
@@ -97,12 +91,12 @@ where
     ///
     /// # Panics
     /// When `cpu` itself has it still.
-    pub(super) fn reached(&self, cpu: usize, mates: &CpuMask<N>, context: Context<'_>) -> u64 {
+    pub(super) fn reached(&self, cpu: usize, mates: &CpuMask<C>, context: Context<'_>) -> u64 {
         let owes = |mate| matches!(self.peer, Built::Ours(engine) if engine.owes_flush(mate));
         context.timed(|timed| {
             let is_reached = |mate: &CpuId| owes(*mate) || !look(timed, *mate, cpu, None);
             let reached = mates.iter().filter(is_reached);
-            let reached: CpuMask<N> = reached.collect();
+            let reached: CpuMask<C> = reached.collect();
             assert!(
                 reached.contains(CpuId::new(cpu as u32)),
                 "cpu{cpu} has kept its page"
@@ -117,12 +111,12 @@ where
         spaces.find_map(|space| space.line_name(address))
     }
 
-    fn of(&self, cpu: usize) -> Option<&AddressSpace<N>> {
+    fn of(&self, cpu: usize) -> Option<&AddressSpace<C>> {
         self.spaces.get(cpu / self.members)
     }
 
     /// The CPUs of `cpu`'s space.
-    fn mates(&self, cpu: usize) -> CpuMask<N> {
+    fn mates(&self, cpu: usize) -> CpuMask<C> {
         let first = cpu / self.members * self.members;
         let mates = first..first + self.members;
         mates.map(|mate| CpuId::new(mate as u32)).collect()

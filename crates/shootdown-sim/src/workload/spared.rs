@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use shootdown::{
-    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, KernelRoot, PageSize, Policy, Shootdown,
+    AddressSpace, Capacity, FlushRange, FreedTables, KernelRoot, PageSize, Policy, Shootdown,
 };
 
-use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
+use crate::machine::{Context, Engine, Machine, PLATFORM, SimPlatform, kernel_root_at, root_at};
 use crate::timed::{Activity, Costs, Timed};
 use crate::workload::engine::with_close_size;
 
@@ -69,11 +69,8 @@ pub fn spared(whereabouts: Whereabouts, targets: usize, costs: &Costs) -> Spared
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn spared_sized<const N: usize>(whereabouts: Whereabouts, targets: usize, costs: &Costs) -> Spared
-where
-    Cpus<N>: Capacity,
-{
-    let engine = Engine::<N>::new(targets + 1);
+fn spared_sized<C: Capacity>(whereabouts: Whereabouts, targets: usize, costs: &Costs) -> Spared {
+    let engine = Engine::<C>::new(targets + 1);
     engine.set_policy(Policy::BEST.with_deferral(true));
     let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let (flushed, ways) = (Cell::new((0, Activity::default(), 0)), Cell::new((0, 0)));
@@ -104,14 +101,11 @@ where
 }
 
 /// The second one, which finds all lines where the first has left them.
-fn flush_twice<const N: usize>(
+fn flush_twice<C: Capacity>(
     context: Context<'_>,
-    engine: &Shootdown<SimPlatform, N>,
-    space: &AddressSpace<N>,
-) -> (u64, Activity, u64)
-where
-    Cpus<N>: Capacity,
-{
+    engine: &Shootdown<SimPlatform<C>>,
+    space: &AddressSpace<C>,
+) -> (u64, Activity, u64) {
     let counts = || context.timed(|timed| (timed.activities(), timed.lines.transfers().sum()));
     let flush = || {
         context.work(SETTLE_PS);
@@ -128,15 +122,12 @@ where
 }
 
 /// Returns what going into the kernel and out again takes without a flush, and going out after one.
-fn stay<const N: usize>(
+fn stay<C: Capacity>(
     context: Context<'_>,
-    engine: &Shootdown<SimPlatform, N>,
-    space: &AddressSpace<N>,
+    engine: &Shootdown<SimPlatform<C>>,
+    space: &AddressSpace<C>,
     whereabouts: Whereabouts,
-) -> (u64, u64)
-where
-    Cpus<N>: Capacity,
-{
+) -> (u64, u64) {
     let mut ways = (0, 0);
     match whereabouts {
         Whereabouts::User => context.work(STAY_PS),
@@ -150,7 +141,7 @@ where
             while context.now_ps() < ends_ps {
                 engine.poll_idle(|idle| {
                     while !idle.has_work() && context.now_ps() < ends_ps {
-                        shootdown::Platform::relax(&SimPlatform);
+                        shootdown::Platform::relax(&PLATFORM);
                     }
                 });
             }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Policy};
+use shootdown::{Capacity, CpuId, CpuMask, Policy};
 
 use crate::machine::Context;
 use crate::timed::{Activity, Costs, Fabric, Moves, Timed};
@@ -176,11 +176,8 @@ struct Log {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Volley, policy: Policy, skips_idle_turns: bool) -> VolleyResult
-where
-    Cpus<N>: Capacity,
-{
-    let peer: Built<N> = Built::new(row.peer, row.cpus);
+fn run_sized<C: Capacity>(row: &Volley, policy: Policy, skips_idle_turns: bool) -> VolleyResult {
+    let peer: Built<C> = Built::new(row.peer, row.cpus);
     peer.set_policy(policy);
     let flushes = row.operation == Operation::Flush;
     let run = Run {
@@ -211,21 +208,15 @@ where
 }
 
 /// A row under way.
-struct Run<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+struct Run<'a, C: Capacity> {
     row: &'a Volley,
-    peer: &'a Built<N>,
+    peer: &'a Built<C>,
     /// Of those who flush.
-    spaces: Option<Spaces<'a, N>>,
+    spaces: Option<Spaces<'a, C>>,
     log: Log,
 }
 
-impl<const N: usize> Run<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Run<'_, C> {
     fn program(&self, cpu: usize, context: Context<'_>) {
         let log = &self.log;
         self.peer.online();
@@ -326,7 +317,7 @@ where
         }
     }
 
-    fn draw(&self, cpu: usize, random: &mut fastrand::Rng) -> CpuMask<N> {
+    fn draw(&self, cpu: usize, random: &mut fastrand::Rng) -> CpuMask<C> {
         let others = (0..self.row.cpus).filter(|other| *other != cpu);
         let targets = random.choose_multiple(others, self.row.targets);
         let targets = targets.into_iter();
@@ -395,7 +386,7 @@ mod tests {
         for (peer, buffered_stores) in Peer::ALL.into_iter().flat_map(|it| [(it, 0), (it, 56)]) {
             let mut row = row(peer, Callers::All);
             row.costs.buffered_stores = buffered_stores;
-            let run = |skips| run_sized::<64>(&row, Policy::BEST, skips);
+            let run = |skips| run_sized::<shootdown::Cpus<64>>(&row, Policy::BEST, skips);
             let (left_out, simulated) = (run(true), run(false));
             assert_eq!(left_out.calls, simulated.calls, "{peer}");
             assert_eq!(left_out.activity, simulated.activity, "{peer}");

@@ -24,14 +24,14 @@ struct Stage {
     runs: Cell<usize>,
 }
 
-fn wait_for(engine: &Engine<CAPACITY>, is_so: impl Fn() -> bool) {
+fn wait_for(engine: &Engine<shootdown::Cpus<CAPACITY>>, is_so: impl Fn() -> bool) {
     while !is_so() {
         engine.platform().relax();
     }
 }
 
 /// Posts to CPU 0 when the flush begins, and answers nobody before.
-fn post(engine: &Engine<CAPACITY>, stage: &Stage) {
+fn post(engine: &Engine<shootdown::Cpus<CAPACITY>>, stage: &Stage) {
     let counter = (&raw const stage.runs).expose_provenance();
     let irq = engine.platform().irq_save();
     wait_for(engine, || stage.flush_begins.get());
@@ -60,7 +60,7 @@ fn play(seed: u64, stage: &Stage) -> Option<Failure> {
     };
     let chooser = Chooser::new(strategy, CPUS);
     let model = Explore::new(CPUS, chooser, Box::new(NoTlb), MOST_EVENTS);
-    let engine = Engine::<CAPACITY>::new(CPUS);
+    let engine = Engine::<shootdown::Cpus<CAPACITY>>::new(CPUS);
     let machine = Machine::new(CPUS, Model::Explore(Box::new(model)), || {
         engine.handle_ipi()
     });

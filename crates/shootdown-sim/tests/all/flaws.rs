@@ -3,13 +3,13 @@
 
 use std::cell::Cell;
 
-use shootdown::{CpuId, CpuMask, Platform};
+use shootdown::{CpuId, CpuMask, Cpus, Platform};
 use shootdown_sim::machine::Context;
 use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::workload::{
     Built, Callers, Means, Operation, Peer, Volley, VolleyResult, bytes_of,
 };
-use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
+use shootdown_sim::{Failure, FailureKind, Machine, PLATFORM, Program};
 
 const N: usize = 8;
 /// All CPUs are online.
@@ -22,8 +22,8 @@ fn costs() -> Costs {
 }
 
 /// Runs `program` on each of `cpus` CPUs once all are online.
-fn run(peer: Peer, cpus: usize, program: impl Fn(Context<'_>, &Built<N>)) -> Option<Failure> {
-    let calls = Built::<N>::new(peer, cpus);
+fn run(peer: Peer, cpus: usize, program: impl Fn(Context<'_>, &Built<Cpus<N>>)) -> Option<Failure> {
+    let calls = Built::<Cpus<N>>::new(peer, cpus);
     let timed = Timed::new(cpus, costs()).without_idle_turns();
     let machine = Machine::timed(timed, || calls.calls().handle_ipi());
     let programs = (0..cpus).map(|_| -> Program<'_> {
@@ -37,7 +37,7 @@ fn run(peer: Peer, cpus: usize, program: impl Fn(Context<'_>, &Built<N>)) -> Opt
     machine.run(programs.collect()).1
 }
 
-fn mask(cpus: &[u32]) -> CpuMask<N> {
+fn mask(cpus: &[u32]) -> CpuMask<Cpus<N>> {
     cpus.iter().copied().map(CpuId::new).collect()
 }
 
@@ -64,10 +64,10 @@ fn call_each_other_with_interrupts_off(peer: Peer) -> Option<Failure> {
     let runs = Runs::default();
     run(peer, 2, |context, calls| {
         let other = mask(&[1 - context.cpu() as u32]);
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         calls.calls().call(&other, &|cpu| runs.add(cpu));
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
     })
 }
 
@@ -93,14 +93,14 @@ fn disturbed_call(peer: Peer) -> ([u64; 2], [u64; 2]) {
             context.work(2 * LONG_PS);
         }
         2 => {
-            let state = SimPlatform.irq_save();
+            let state = PLATFORM.irq_save();
             context.work(LONG_PS);
             // SAFETY: 1. saved above.
-            unsafe { SimPlatform.irq_restore(state) };
+            unsafe { PLATFORM.irq_restore(state) };
         }
         3 => {
             context.work(LONG_PS / 10);
-            SimPlatform.send_ipi(CpuId::new(1)).unwrap();
+            PLATFORM.send_ipi(CpuId::new(1)).unwrap();
         }
         _ => {}
     });

@@ -16,7 +16,7 @@ fn costs() -> Costs {
 
 /// Every CPU calls all others and flushes a shared space; returns what happened, in order.
 fn everybody_calls_everybody(model: Model) -> (Vec<(usize, u32)>, u64, Option<Failure>) {
-    let engine = Engine::<CPUS>::new(CPUS);
+    let engine = Engine::<shootdown::Cpus<CPUS>>::new(CPUS);
     let space = AddressSpace::new(&engine, root_at(1));
     let log = RefCell::new(Vec::new());
     let machine = Machine::new(CPUS, model, || engine.handle_ipi());
@@ -96,7 +96,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_wait_for_nobody_is_found() {
-    let engine = Engine::<CPUS>::new(CPUS);
+    let engine = Engine::<shootdown::Cpus<CPUS>>::new(CPUS);
     let machine = Machine::new(1, explored_alone(), || engine.handle_ipi());
     let program: Program<'_> = Box::new(|context| context.wait_for_interrupt());
     let failure = machine.run(vec![program]).1.unwrap();

@@ -4,11 +4,11 @@
 use std::cell::Cell;
 
 use shootdown::shim::{AtomicU64, Ordering, PlainCell};
-use shootdown::{CpuId, CpuMask, Platform};
+use shootdown::{CpuId, CpuMask, Cpus, Platform};
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::Model;
 use shootdown_sim::workload::{Built, Peer};
-use shootdown_sim::{Failure, Machine, Program, SimPlatform};
+use shootdown_sim::{Failure, Machine, PLATFORM, Program};
 
 const N: usize = 8;
 const CALLS: usize = 4;
@@ -52,7 +52,7 @@ impl Function<'_> {
 
 /// One schedule of `cpus` CPUs that all call each other.
 fn explore(peer: Peer, cpus: usize, seed: u64) -> Option<Failure> {
-    let calls = Built::<N>::new(peer, cpus);
+    let calls = Built::<shootdown::Cpus<N>>::new(peer, cpus);
     let desks: Vec<Desk> = (0..cpus).map(|_| Desk::new()).collect();
     let online = AtomicU64::new(0);
     let chooser = Chooser::new(Strategy::Random(seed), cpus);
@@ -68,10 +68,10 @@ fn explore(peer: Peer, cpus: usize, seed: u64) -> Option<Failure> {
             // ORDERING: who has seen all of them sees that they are online.
             online.fetch_add(1, Ordering::AcqRel);
             while online.load(Ordering::Acquire) < cpus as u64 {
-                SimPlatform.relax();
+                PLATFORM.relax();
             }
             for call in 0..CALLS as u64 {
-                let targets: CpuMask<N> = (0..cpus as u32)
+                let targets: CpuMask<Cpus<N>> = (0..cpus as u32)
                     .filter(|_| random.bool())
                     .map(CpuId::new)
                     .collect();

@@ -7,7 +7,7 @@ use shootdown::{
     CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Policy, Shootdown, calls::Wait,
 };
 use shootdown_sim::Engine;
-use shootdown_sim::machine::{Context, Host, Machine, SimPlatform};
+use shootdown_sim::machine::{Context, Host, Machine, PLATFORM, SimPlatform};
 use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::workload::{Findings, Load, Preemptoff, System};
 
@@ -69,7 +69,7 @@ fn the_same_seed_measures_the_same() {
 
 /// Two tasks on CPU 0: a device takes the CPU from the first while it waits.
 struct TwoTasks<'a> {
-    engine: &'a Shootdown<SimPlatform, 4>,
+    engine: &'a Shootdown<SimPlatform<shootdown::Cpus<4>>>,
     /// When CPU 0 is interrupted.
     interrupt_ps: Cell<u64>,
     switches: Cell<bool>,
@@ -118,10 +118,10 @@ impl TwoTasks<'_> {
             1 => {
                 self.engine.online();
                 context.work(1_000_000_000);
-                let state = shootdown::Platform::irq_save(&SimPlatform);
+                let state = shootdown::Platform::irq_save(&PLATFORM);
                 context.work(SECTION_PS);
                 // SAFETY: 1. saved above.
-                unsafe { shootdown::Platform::irq_restore(&SimPlatform, state) };
+                unsafe { shootdown::Platform::irq_restore(&PLATFORM, state) };
             }
             2 => self.engine.online(),
             FIRST => {

@@ -13,7 +13,7 @@ const CPUS: usize = 5;
 /// Every CPU flushes a shared space and calls all others, at the same time. Returns the trace, if one was wanted,
 /// and what the clocks say in the end.
 fn everybody_at_once(policy: Policy, traced: bool) -> (Trace, Vec<u64>) {
-    let engine = Engine::<CPUS>::new(CPUS);
+    let engine = Engine::<shootdown::Cpus<CPUS>>::new(CPUS);
     engine.set_policy(policy);
     let space = AddressSpace::new(&engine, root_at(1));
     let timed = Timed::new(CPUS, scene::costs());

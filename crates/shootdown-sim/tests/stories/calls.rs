@@ -6,7 +6,7 @@ use shootdown::{
     CallTargets, CpuId, CpuMask, FlushRange, FlushScope, FreedTables, Platform, calls::Wait,
 };
 use shootdown_sim::machine::context;
-use shootdown_sim::{FailureKind, SimPlatform};
+use shootdown_sim::{FailureKind, PLATFORM};
 
 use crate::play::{explore, explore_offline};
 use crate::scene::Scene;
@@ -72,7 +72,7 @@ fn reused_slot_delivers_every_payload_once() {
 #[test]
 fn calls_with_interrupts_off_serve_each_other() {
     fn calls(scene: &Scene) {
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         for _ in 0..3 {
             let ran = std::sync::Mutex::new([0; CPUS]);
             let targets = scene.engine.call_many(CallTargets::Online, &|cpu: CpuId| {
@@ -89,7 +89,7 @@ fn calls_with_interrupts_off_serve_each_other() {
             });
         }
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
     }
     explore(&[calls, calls, calls]);
 }

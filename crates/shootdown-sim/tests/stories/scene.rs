@@ -11,12 +11,12 @@ use shootdown_sim::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, SharedHardware}
 use shootdown_sim::machine::context;
 use shootdown_sim::oracle::FrameKind;
 use shootdown_sim::walkthrough::Subject;
-use shootdown_sim::{FailureKind, SimPlatform, root_at};
+use shootdown_sim::{FailureKind, PLATFORM, root_at};
 
 use crate::play::Stage;
 
 /// The engine of a scene.
-pub type Engine = shootdown_sim::Engine<4>;
+pub type Engine = shootdown_sim::Engine<shootdown::Cpus<4>>;
 
 const KERNEL_ROOT: u16 = 0;
 const KERNEL_TABLE: u16 = 1;
@@ -38,9 +38,9 @@ pub const KERNEL_PAGE: usize = KERNEL_REGION * PAGES_PER_TABLE;
 #[derive(Debug)]
 pub struct Scene {
     pub engine: Engine,
-    pub space: AddressSpace<4>,
+    pub space: AddressSpace<shootdown::Cpus<4>>,
     /// Other spaces, each with one page, 0.
-    pub others: Vec<AddressSpace<4>>,
+    pub others: Vec<AddressSpace<shootdown::Cpus<4>>>,
     pub hardware: Rc<SharedHardware>,
     /// Whether the CPU's `online` has returned.
     online: [Cell<bool>; 4],
@@ -90,17 +90,17 @@ impl Scene {
     pub fn online_all(&self, cpus: usize) {
         self.online();
         while self.engine.ready_cpus().len() < cpus {
-            SimPlatform.relax();
+            PLATFORM.relax();
         }
     }
 
     /// Comes online as the engine asks it of hosts.
     pub fn online(&self) {
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         self.engine.online();
         self.online[context().cpu()].set(true);
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
     }
 
     /// Writes the entry of a page of region 0.

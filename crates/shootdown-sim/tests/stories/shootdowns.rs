@@ -3,7 +3,7 @@
 use shootdown::{FlushScope, FreedTables, Platform, Policy, calls::CallData};
 use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
-use shootdown_sim::{SimPlatform, kernel_root_at};
+use shootdown_sim::{PLATFORM, kernel_root_at};
 
 use crate::moves::{
     LOADS, ROUNDS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, comes_and_goes, page, relinks, unmaps,
@@ -137,10 +137,10 @@ fn cpu_that_goes_offline_has_used_its_frames_for_the_last_time() {
             scene.engine.switch_to(None, &scene.space);
             scene.use_frame(0);
             scene.engine.switch_away(&scene.space, kernel_root_at(0));
-            let state = SimPlatform.irq_save();
+            let state = PLATFORM.irq_save();
             scene.engine.offline();
             // SAFETY: 1. saved above.
-            unsafe { SimPlatform.irq_restore(state) };
+            unsafe { PLATFORM.irq_restore(state) };
         },
     ]);
 }
@@ -155,7 +155,7 @@ fn cpu_that_goes_offline_has_run_its_functions_for_the_last_time() {
             let dwell = || (0..LOADS / 4).for_each(|_| context().work(1));
             dwell();
             // The other leaves, and gets no answer from here any more.
-            let state = SimPlatform.irq_save();
+            let state = PLATFORM.irq_save();
             dwell();
             scene.set_kernel(Pte::EMPTY);
             let one_page = page(KERNEL_PAGE);
@@ -164,22 +164,22 @@ fn cpu_that_goes_offline_has_run_its_functions_for_the_last_time() {
                 .flush(FlushScope::Kernel, one_page, FreedTables::No);
             scene.clear_frame(FIRST_FRAME);
             // SAFETY: 1. saved above.
-            unsafe { SimPlatform.irq_restore(state) };
+            unsafe { PLATFORM.irq_restore(state) };
         },
         |scene| {
             scene.online();
-            let state = SimPlatform.irq_save();
+            let state = PLATFORM.irq_save();
             let lent = (&raw const *scene).expose_provenance();
             let data = Box::leak(Box::new(CallData::new(move |_| {
                 // SAFETY: the scene outlives its CPUs' programs, of which this is a part.
                 let scene = unsafe { &*std::ptr::with_exposed_provenance::<Scene>(lent) };
                 scene.use_frame(KERNEL_PAGE);
             })));
-            let posted = scene.engine.post_data(SimPlatform.current_cpu(), data);
+            let posted = scene.engine.post_data(PLATFORM.current_cpu(), data);
             assert_eq!(posted, Ok(()));
             scene.engine.offline();
             // SAFETY: 1. saved above.
-            unsafe { SimPlatform.irq_restore(state) };
+            unsafe { PLATFORM.irq_restore(state) };
         },
     ]);
 }

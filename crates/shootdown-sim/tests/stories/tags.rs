@@ -1,6 +1,6 @@
 //! Stories about hardware tags: what a CPU may keep of a space that it does not have loaded.
 
-use shootdown::{AddressSpace, Policy, tags::Tags};
+use shootdown::{AddressSpace, Cpus, Policy, tags::Tags};
 use shootdown_sim::kernel::KernelPages;
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, kernel_root_at};
@@ -17,7 +17,7 @@ const ROUNDS: usize = 4;
 /// Runs each of the first `spaces` other spaces in turn and looks at what it has; tells how many loads of a root
 /// that were.
 fn go_round(scene: &Scene, spaces: usize) -> u64 {
-    let mut loaded: Option<&AddressSpace<4>> = None;
+    let mut loaded: Option<&AddressSpace<Cpus<4>>> = None;
     for turn in 0..ROUNDS * spaces {
         let index = turn % spaces;
         let next = &scene.others[index];

@@ -1,6 +1,7 @@
 //! A machine on one thread: a CPU that waits lets the others take their interrupts. The same seed gives the same run, and a
 //! machine that does not flush shows that the torture notices.
 
+use shootdown::Cpus;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +13,7 @@ pub const CPUS: usize = 3;
 const KERNEL: usize = 1 << 40;
 const PAGE: usize = 4096;
 
-pub type Engine = Shootdown<Puppet, CPUS>;
+pub type Engine = Shootdown<Puppet>;
 
 /// What the machine does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +103,7 @@ fn address(region: usize, page: usize) -> usize {
 // SAFETY: one thread; `current` changes only where a CPU waits, and comes back; interrupts respect `irqs_off`. A faulty
 // machine breaks contract 3 on purpose, and its loads are no memory accesses.
 unsafe impl Platform for Puppet {
+    type Cpus = Cpus<CPUS>;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -169,7 +171,7 @@ unsafe impl Platform for Puppet {
 
 pub struct Machine {
     pub engine: Engine,
-    spaces: [AddressSpace<CPUS>; SPACES],
+    spaces: [AddressSpace<Cpus<CPUS>>; SPACES],
     /// Frame plus one.
     table: [[AtomicU64; PAGES]; SPACES + 1],
     frames: [AtomicU64; FRAMES],
@@ -183,9 +185,7 @@ impl Machine {
     pub fn boot(fault: Fault, pages: usize) -> &'static Self {
         let engine = Shootdown::new(Puppet::new(fault));
         let memory = Vec::from_iter((0..CPUS).map(|_| CpuMemory::new()));
-        for (cpu, memory) in (0..).map(CpuId::new).zip(Vec::leak(memory)) {
-            engine.attach(cpu, memory);
-        }
+        engine.attach(CpuId::new(0), Vec::leak(memory));
         let spaces = std::array::from_fn(|i| AddressSpace::new(&engine, tables(i as u64 + 1)));
         let machine: &'static Self = Box::leak(Box::new(Self {
             engine,
@@ -232,7 +232,7 @@ impl Memory<CPUS> for Machine {
         SPACES
     }
 
-    fn space(&self, index: usize) -> &AddressSpace<CPUS> {
+    fn space(&self, index: usize) -> &AddressSpace<Cpus<CPUS>> {
         &self.spaces[index]
     }
 
@@ -296,7 +296,7 @@ impl Host<CPUS> for Machine {
         self
     }
 
-    fn possible_cpus(&self) -> CpuMask<CPUS> {
+    fn possible_cpus(&self) -> CpuMask<Cpus<CPUS>> {
         CpuMask::first(CPUS)
     }
 

@@ -1,7 +1,7 @@
 //! Broadcasts, and asking for the cache lines that an initiator is about to write.
 
 use crate::call::{FreeSlot, Inbox, Kind, Request, RequestRef, Slot, Targets};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -15,15 +15,12 @@ const RING_REST: u64 = 16;
 /// Where it matters only for hints: x86, and most others.
 const LINE_BYTES: usize = 64;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Publishes a request to so many targets that it is announced in their rings, and interrupts all of them.
     #[inline(never)]
     pub(crate) fn publish_broadcast(
         &self,
-        slot: &FreeSlot<'_, P, N>,
+        slot: &FreeSlot<'_, P>,
         kind: Kind,
         request: Request,
         (targets, named): (Targets, usize),
@@ -46,8 +43,8 @@ where
 
     /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; leaves in the
     /// initiator's set `targets` those that must be interrupted. Interrupts are off.
-    fn announce(&self, here: Here<'_, N>, request: RequestRef, kind: Kind) {
-        let leaf_cpus = <Cpus<N> as Capacity>::LEAF_CPUS;
+    fn announce(&self, here: Here<'_, P>, request: RequestRef, kind: Kind) {
+        let leaf_cpus = P::Cpus::LEAF_CPUS;
         for (group, word) in here.targets.groups_with_members() {
             let ring = &self.rings()[group];
             if !ring.announce(request, (word, leaf_cpus), |other| self.is_done(other)) {
@@ -61,7 +58,7 @@ where
     }
 
     /// Counts one more request of a CPU that leaves rings alone; false if it does not.
-    pub(crate) fn rests_from_rings(here: Here<'_, N>) -> bool {
+    pub(crate) fn rests_from_rings(here: Here<'_, P>) -> bool {
         let rest = here.ring_rest.get();
         here.ring_rest.set(rest.saturating_sub(1));
         rest > 0
@@ -74,8 +71,8 @@ where
     }
 
     /// Asks for the lines of the rings that a broadcast to `targets` writes.
-    fn prefetch_rings(&self, targets: &OwnSet<N>) {
-        let leaf_cpus = <Cpus<N> as Capacity>::LEAF_CPUS;
+    fn prefetch_rings(&self, targets: &OwnSet<P::Cpus>) {
+        let leaf_cpus = P::Cpus::LEAF_CPUS;
         for (group, word) in targets.groups_with_members() {
             self.rings()[group].prefetch((word, leaf_cpus), |line| {
                 self.platform.prefetch_write(line);
@@ -85,15 +82,19 @@ where
 
     /// Asks for the lines of a slot that publishing to these targets writes: it was written last by one that acknowledged.
     #[inline]
-    pub(crate) fn prefetch_slot(&self, slot: &Slot<N>, words: impl Iterator<Item = (usize, u64)>) {
+    pub(crate) fn prefetch_slot(
+        &self,
+        slot: &Slot<P::Cpus>,
+        words: impl Iterator<Item = (usize, u64)>,
+    ) {
         self.platform
             .prefetch_write(core::ptr::from_ref(slot).addr());
-        if !<Cpus<N> as Capacity>::IS_WIDE {
+        if !P::Cpus::IS_WIDE {
             return;
         }
         let mut last = 0;
         for (group, _) in words {
-            let word = slot.line_of(<Cpus<N> as Capacity>::cpu(group, 0));
+            let word = slot.line_of(P::Cpus::cpu(group, 0));
             if word / LINE_BYTES != last {
                 last = word / LINE_BYTES;
                 self.platform.prefetch_write(word);
@@ -103,7 +104,7 @@ where
 
     /// Asks for the lines of an inbox that announcing `initiator` writes.
     #[inline]
-    pub(crate) fn prefetch_inbox(&self, inbox: &Inbox<N>, initiator: CpuId) {
+    pub(crate) fn prefetch_inbox(&self, inbox: &Inbox<P::Cpus>, initiator: CpuId) {
         let (doorbell, bit) = inbox.lines_of(initiator);
         self.platform.prefetch_write(doorbell);
         if let Some(bit) = bit {

@@ -1,7 +1,7 @@
 //! Calls that return something: a result from each CPU.
 
 use crate::call::CallTargets;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
@@ -24,17 +24,14 @@ impl<R> Results<R> {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Runs `function` on those of `targets` that are online and puts what it returns there into `results`, CPU `n`'s in element `n`;
     /// elements of others stay as they are. CPUs for which `results` has no element are not called. Returns which CPUs ran
     /// it. Context and panics as [`call_one`](Self::call_one).
     ///
     /// ```
     /// # use shootdown::*;
-    /// # fn example<P: Platform>(engine: &Shootdown<P, 4>) {
+    /// # fn example<P: Platform>(engine: &Shootdown<P>) {
     /// let mut clocks = [None; 4];
     /// engine.call_collect(&engine.ready_cpus(), &|_| engine.platform().now_ns(), &mut clocks);
     /// let newest = clocks.into_iter().flatten().max();
@@ -42,15 +39,15 @@ where
     /// ```
     pub fn call_collect<'t, F, R>(
         &self,
-        targets: impl Into<CallTargets<'t, N>>,
+        targets: impl Into<CallTargets<'t, P::Cpus>>,
         function: &F,
         results: &mut [Option<R>],
-    ) -> CpuMask<N>
+    ) -> CpuMask<P::Cpus>
     where
         F: Fn(CpuId) -> R + Sync,
         R: Send,
     {
-        let mut named = CpuMask::first(results.len().min(N));
+        let mut named = CpuMask::first(results.len().min(P::Cpus::CPUS));
         let targets = targets.into().among(&mut named);
         let results = Results(results.as_mut_ptr());
         self.call_many(targets, &|cpu| {

@@ -4,7 +4,6 @@
 //! not: a CPU that leaves calls them ([`Shootdown::offline`]), and they answer between two requests.
 
 use crate::call::{RequestRef, SLOTS};
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
@@ -34,22 +33,16 @@ impl SlotClass {
 
 /// A free slot of the running CPU, which stays free while interrupts stay off.
 #[derive(Debug)]
-pub(crate) struct FreeSlot<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(crate) struct FreeSlot<'a, P: Platform> {
     /// Its initiator.
-    pub(crate) here: Here<'a, N>,
+    pub(crate) here: Here<'a, P>,
     pub(crate) index: usize,
     departure: Option<DepartureGuard<'a>>,
     /// Dropped last.
     _irq: IrqGuard<'a, P>,
 }
 
-impl<P: Platform, const N: usize> FreeSlot<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> FreeSlot<'_, P> {
     /// Whether the initiator is not online, so that what it knew of others before it had the slot may be old.
     #[inline]
     pub(crate) fn was_offline(&self) -> bool {
@@ -64,13 +57,10 @@ pub(crate) struct SlotWait {
     watch: Watch,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// A free slot of whatever CPU this is; `None` when all are busy, and for an initiator that is not online while another CPU goes
     /// offline. Interrupts are off from here on.
-    pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P, N>> {
+    pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P>> {
         let irq = self.irq_guard();
         self.free_slot_of(irq, self.here(), class)
     }
@@ -80,9 +70,9 @@ where
     pub(crate) fn free_slot_of<'a>(
         &'a self,
         irq: IrqGuard<'a, P>,
-        here: Here<'a, N>,
+        here: Here<'a, P>,
         class: SlotClass,
-    ) -> Option<FreeSlot<'a, P, N>> {
+    ) -> Option<FreeSlot<'a, P>> {
         let departure = match self.is_ready(here.cpu) {
             true => None,
             false => self.hold_departures(here.cpu)?,
@@ -102,7 +92,7 @@ where
     /// # Panics
     /// Inside a called function.
     #[inline]
-    pub(crate) fn free_slot_for_function(&self) -> FreeSlot<'_, P, N> {
+    pub(crate) fn free_slot_for_function(&self) -> FreeSlot<'_, P> {
         let irq = self.irq_guard();
         let here = self.here();
         forbid_inside_function(here);
@@ -115,7 +105,7 @@ where
     /// Waits until a slot is free, with interrupts as the caller has them: for a flush serving flushes only, whose end depends on
     /// flushes only; for a function serving all.
     #[cold]
-    pub(crate) fn wait_for_slot(&self, class: SlotClass) -> FreeSlot<'_, P, N> {
+    pub(crate) fn wait_for_slot(&self, class: SlotClass) -> FreeSlot<'_, P> {
         let mut wait = SlotWait::default();
         loop {
             if let Some(slot) = self.try_free_slot(class) {
@@ -158,10 +148,7 @@ where
 
 /// A called function that waited for other functions could wait for one that waits for it.
 #[inline]
-pub(super) fn forbid_inside_function<const N: usize>(here: Here<'_, N>)
-where
-    Cpus<N>: Capacity,
-{
+pub(super) fn forbid_inside_function<P: Platform>(here: Here<'_, P>) {
     if here.in_function.get() {
         inside_function(here.cpu);
     }

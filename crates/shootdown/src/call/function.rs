@@ -10,7 +10,7 @@
 use core::fmt;
 
 use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -66,10 +66,7 @@ unsafe fn run_borrowed<F: Fn(CpuId) + Sync + ?Sized>(
     core::any::type_name::<F>()
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Runs `function` on `target` and waits until it has returned. Interrupts and preemption in any state; spins.
     ///
     /// What this CPU was called for runs while it waits, in the caller's context, also with interrupts off: its target may be
@@ -86,7 +83,7 @@ where
         F: Fn(CpuId) + Sync + ?Sized,
     {
         let mut result = Err(NotReady { cpu: target });
-        let dispatch = |slot: &FreeSlot<'_, P, N>, request| {
+        let dispatch = |slot: &FreeSlot<'_, P>, request| {
             if !self.is_callable(target) {
                 return Dispatched::default();
             }
@@ -107,9 +104,9 @@ where
     #[inline]
     pub fn call_many<'t, F>(
         &self,
-        targets: impl Into<CallTargets<'t, N>>,
+        targets: impl Into<CallTargets<'t, P::Cpus>>,
         function: &F,
-    ) -> CpuMask<N>
+    ) -> CpuMask<P::Cpus>
     where
         F: Fn(CpuId) + Sync + ?Sized,
     {
@@ -122,10 +119,10 @@ where
     #[inline]
     pub fn call_many_with<'t, F, R>(
         &self,
-        targets: impl Into<CallTargets<'t, N>>,
+        targets: impl Into<CallTargets<'t, P::Cpus>>,
         function: &F,
         overlap: impl FnOnce() -> R,
-    ) -> (CpuMask<N>, R)
+    ) -> (CpuMask<P::Cpus>, R)
     where
         F: Fn(CpuId) + Sync + ?Sized,
     {
@@ -143,7 +140,7 @@ where
         &self,
         function: &F,
         overlap: impl FnOnce() -> R,
-        dispatch: impl FnOnce(&FreeSlot<'_, P, N>, Request) -> Dispatched,
+        dispatch: impl FnOnce(&FreeSlot<'_, P>, Request) -> Dispatched,
     ) -> R
     where
         F: Fn(CpuId) + Sync + ?Sized,
@@ -170,10 +167,10 @@ where
     #[inline]
     pub(super) fn dispatch_to(
         &self,
-        slot: &FreeSlot<'_, P, N>,
-        targets: CallTargets<'_, N>,
+        slot: &FreeSlot<'_, P>,
+        targets: CallTargets<'_, P::Cpus>,
         (kind, request): (Kind, Request),
-        ran: &mut CpuMask<N>,
+        ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         match targets {
             CallTargets::Of(targets) => self.dispatch(slot, Some(targets), (kind, request), ran),
@@ -187,10 +184,10 @@ where
     /// Publishes a call to one online CPU of `targets`, if there is any.
     fn dispatch_to_nearest(
         &self,
-        slot: &FreeSlot<'_, P, N>,
-        targets: &CpuMask<N>,
+        slot: &FreeSlot<'_, P>,
+        targets: &CpuMask<P::Cpus>,
         (kind, request): (Kind, Request),
-        ran: &mut CpuMask<N>,
+        ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         let me = slot.here.cpu;
         let Some(chosen) = self.nearest(targets, me) else {
@@ -203,13 +200,13 @@ where
     }
 
     /// The first online CPU of `targets` from `me` on, going round.
-    fn nearest(&self, targets: &CpuMask<N>, me: CpuId) -> Option<CpuId> {
+    fn nearest(&self, targets: &CpuMask<P::Cpus>, me: CpuId) -> Option<CpuId> {
         // ORDERING: as in `ready_cpus`.
         let mut live = self.callable_set().load(Ordering::Acquire);
         live.intersect(targets);
-        let (mut later, group) = (live, <Cpus<N> as Capacity>::group(me));
+        let (mut later, group) = (live, P::Cpus::group(me));
         later.words_mut()[..group].fill(0);
-        later.words_mut()[group] &= !(<Cpus<N> as Capacity>::bit(me) - 1);
+        later.words_mut()[group] &= !(P::Cpus::bit(me) - 1);
         later.iter().chain(live.iter()).next()
     }
 
@@ -217,10 +214,10 @@ where
     /// these CPUs, and this one if it is among the targets.
     pub(super) fn dispatch(
         &self,
-        slot: &FreeSlot<'_, P, N>,
-        targets: Option<&CpuMask<N>>,
+        slot: &FreeSlot<'_, P>,
+        targets: Option<&CpuMask<P::Cpus>>,
         (kind, request): (Kind, Request),
-        ran: &mut CpuMask<N>,
+        ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         let me = slot.here.cpu;
         let online = match kind.is_flush() {
@@ -236,8 +233,8 @@ where
                 live &= targets.words()[group];
             }
             ran.words_mut()[group] = live;
-            if group == <Cpus<N> as Capacity>::group(me) {
-                live &= !<Cpus<N> as Capacity>::bit(me);
+            if group == P::Cpus::group(me) {
+                live &= !P::Cpus::bit(me);
             }
             remote.set_group(group, live);
         }
@@ -263,14 +260,9 @@ pub(super) struct Dispatched {
 const LENT: &str = "a call unwound that has lent its function to other CPUs";
 
 /// Waits also when what runs meanwhile unwinds: the targets use a borrow of our caller's.
-struct WaitOnDrop<'a, P: Platform, const N: usize>(&'a Shootdown<P, N>, Option<RequestRef>)
-where
-    Cpus<N>: Capacity;
+struct WaitOnDrop<'a, P: Platform>(&'a Shootdown<P>, Option<RequestRef>);
 
-impl<P: Platform, const N: usize> Drop for WaitOnDrop<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Drop for WaitOnDrop<'_, P> {
     fn drop(&mut self) {
         if let Some(request) = self.1 {
             no_unwind(LENT, || self.0.wait_for(request, WaitsFor::Function));

@@ -3,7 +3,6 @@
 use core::marker::PhantomData;
 
 use crate::call::free_slot::forbid_inside_function;
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
@@ -14,20 +13,14 @@ use crate::platform::Platform;
 /// [`Shootdown::poll_idle`] lends it. The host loops until [`has_work`](Self::has_work), with the processor's pause hint or waiting for a write
 /// to [`doorbell`](Self::doorbell) (x86: MONITOR and MWAIT).
 #[derive(Debug)]
-pub struct PollIdle<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    engine: &'a Shootdown<P, N>,
-    here: Here<'a, N>,
+pub struct PollIdle<'a, P: Platform> {
+    engine: &'a Shootdown<P>,
+    here: Here<'a, P>,
     /// It is this CPU's, and stays here.
     _here: PhantomData<*const ()>,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Runs `idle`, which polls for requests on this CPU, and returns what it returned. Then serves what has come, functions too, in the context
     /// of the caller; from then on interrupts are sent again, so a host halts the CPU, or runs another task, behind it and not inside.
     ///
@@ -35,7 +28,7 @@ where
     ///
     /// ```no_run
     /// # use shootdown::*;
-    /// # fn example<P: Platform>(engine: &Shootdown<P, 4>, is_idle: impl Fn() -> bool) {
+    /// # fn example<P: Platform>(engine: &Shootdown<P>, is_idle: impl Fn() -> bool) {
     /// engine.poll_idle(|polls| {
     ///     while is_idle() && !polls.has_work() {
     ///         engine.platform().relax();
@@ -46,12 +39,12 @@ where
     ///
     /// # Panics
     /// When the CPU has no memory; inside a called function; at the end, on another CPU.
-    pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P, N>) -> R) -> R {
+    pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P>) -> R) -> R {
         // Lent, not given: one that was forgotten would leave this CPU without interrupts (I7).
         idle(&self.hold_doorbell())
     }
 
-    fn hold_doorbell(&self) -> PollIdle<'_, P, N> {
+    fn hold_doorbell(&self) -> PollIdle<'_, P> {
         let _irq = self.irq_guard();
         let here = self.here();
         forbid_inside_function(here);
@@ -64,10 +57,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> PollIdle<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> PollIdle<'_, P> {
     /// Whether something has come: stop polling then. Does not block.
     ///
     /// # Panics
@@ -106,10 +96,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Drop for PollIdle<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Drop for PollIdle<'_, P> {
     fn drop(&mut self) {
         let _irq = self.engine.irq_guard();
         self.stay();

@@ -12,30 +12,24 @@
 //! interrupt is sent to it until it [lets it go](Inbox::let_go).
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::sync::{AtomicU64, Ordering, const_fn};
 
 /// The requests that wait for one CPU, one bit an initiator.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(crate) struct Inbox<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(crate) struct Inbox<C: Capacity> {
     /// The words of `initiators` that have bits, when there are several words; unused otherwise.
     rung: AtomicU64,
     /// Not zero when an initiator has asked for a flush; a hint for a responder that runs functions. Unused when there are several words: then the
     /// doorbell says it.
     urgent: AtomicU64,
-    initiators: AtomicCpuMask<N>,
+    initiators: AtomicCpuMask<C>,
 }
 
-impl<const N: usize> Inbox<N>
-where
-    Cpus<N>: Capacity,
-{
-    const IS_WIDE: bool = <Cpus<N> as Capacity>::IS_WIDE;
+impl<C: Capacity> Inbox<C> {
+    const IS_WIDE: bool = C::IS_WIDE;
 
     const_fn! {
         pub(crate) fn new() -> Self {
@@ -54,7 +48,7 @@ where
     fn mark(me: CpuId) -> u64 {
         match Self::IS_WIDE {
             true => 1 << 63,
-            false => <Cpus<N> as Capacity>::bit(me),
+            false => C::bit(me),
         }
     }
 
@@ -77,7 +71,7 @@ where
     #[inline]
     pub(crate) fn lines_of(&self, initiator: CpuId) -> (usize, Option<usize>) {
         let doorbell = core::ptr::from_ref(self.doorbell()).addr();
-        let is_far = <Cpus<N> as Capacity>::group(initiator) >= Self::FIRST_LINE_GROUPS;
+        let is_far = C::group(initiator) >= Self::FIRST_LINE_GROUPS;
         (
             doorbell,
             is_far.then(|| self.initiators.address_of(initiator)),
@@ -105,7 +99,7 @@ where
         // word for which nobody has.
         let hint = if is_flush { Self::URGENT } else { 0 };
         (before == 0 || is_flush) && {
-            let bit = Self::word_bit(<Cpus<N> as Capacity>::group(initiator));
+            let bit = Self::word_bit(C::group(initiator));
             // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.
             self.rung.fetch_or(bit | hint, Ordering::AcqRel) & !Self::URGENT == 0
         }
@@ -162,7 +156,7 @@ where
             return true;
         }
         let mut groups = rung;
-        let words = <Cpus<N> as Capacity>::WORDS;
+        let words = C::WORDS;
         if words > Self::LAST_WORD_BIT && rung >> Self::LAST_WORD_BIT != 0 {
             groups |= u64::MAX << Self::LAST_WORD_BIT & u64::MAX >> (64 - words);
         }
@@ -182,7 +176,7 @@ where
     /// Has the next [`take`](Self::take) look at every word, whether an initiator has rung for it or not. As `take`.
     pub(crate) fn ring_all(&self) {
         if Self::IS_WIDE {
-            let words = <Cpus<N> as Capacity>::WORDS.min(Self::LAST_WORD_BIT + 1);
+            let words = C::WORDS.min(Self::LAST_WORD_BIT + 1);
             // ORDERING: as in `hold`.
             self.rung.fetch_or((1 << words) - 1, Ordering::AcqRel);
         }
@@ -252,7 +246,7 @@ mod tests {
     #[test]
     fn the_last_words_are_found() {
         for initiators in [&[4095][..], &[4031], &[3903, 3967, 4031, 4095], &[0, 4095]] {
-            let (inbox, me) = (Inbox::<4096>::new(), CpuId::new(1));
+            let (inbox, me) = (Inbox::<crate::Cpus<4096>>::new(), CpuId::new(1));
             inbox.hold(me);
             for initiator in initiators {
                 assert!(!inbox.add(CpuId::new(*initiator), false), "it is held");
@@ -269,7 +263,11 @@ mod tests {
     /// A CPU that owes itself an interrupt has others interrupt it as before.
     #[test]
     fn a_hint_alone_is_no_initiator() {
-        let (inbox, me, other) = (Inbox::<128>::new(), CpuId::new(1), CpuId::new(70));
+        let (inbox, me, other) = (
+            Inbox::<crate::Cpus<128>>::new(),
+            CpuId::new(1),
+            CpuId::new(70),
+        );
         inbox.hold(me);
         inbox.hint();
         assert!(inbox.is_urgent() && inbox.is_quiet(me));

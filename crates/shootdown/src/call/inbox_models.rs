@@ -7,15 +7,13 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Vec;
 
 use super::Inbox;
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 
 const ME: CpuId = CpuId::new(0);
 
 /// How many initiators are found.
-fn take<const N: usize>(inbox: &Inbox<N>, mut each: impl FnMut(usize, u64)) -> u32
-where
-    crate::Cpus<N>: crate::Capacity,
-{
+fn take<C: Capacity>(inbox: &Inbox<C>, mut each: impl FnMut(usize, u64)) -> u32 {
     let mut count = 0;
     inbox.take(ME, false, |group, word| {
         count += word.count_ones();
@@ -31,7 +29,7 @@ fn no_initiator_is_lost(initiators: [u32; 2]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(3);
     builder.check(move || {
-        let inbox = Arc::new(Inbox::<5>::new());
+        let inbox = Arc::new(Inbox::<crate::Cpus<5>>::new());
         let interrupts = Arc::new(AtomicU64::new(0));
         let initiators: Vec<_> = initiators
             .into_iter()
@@ -80,7 +78,7 @@ fn who_need_not_interrupt_is_seen_by_the_next_look([first, second]: [u32; 2]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(3);
     builder.check(move || {
-        let inbox = Arc::new(Inbox::<5>::new());
+        let inbox = Arc::new(Inbox::<crate::Cpus<5>>::new());
         let rung = inbox.add(CpuId::new(first), false);
         assert!(rung, "the first initiator must interrupt");
         let told = Arc::new(AtomicU64::new(0));
@@ -106,12 +104,9 @@ fn an_initiator_that_need_not_interrupt_is_seen_by_the_next_look() {
 }
 
 /// A CPU that polls, or runs functions, takes the inbox only when the hint says so: where a flush is, the hint is too.
-fn the_hint_is_not_lost<const N: usize>(initiators: [u32; 2])
-where
-    crate::Cpus<N>: crate::Capacity,
-{
+fn the_hint_is_not_lost<C: Capacity>(initiators: [u32; 2]) {
     loom::model(move || {
-        let inbox = Arc::new(Inbox::<N>::new());
+        let inbox = Arc::new(Inbox::<C>::new());
         let _ = inbox.add(CpuId::new(initiators[0]), true);
         let initiator = {
             let inbox = inbox.clone();
@@ -128,17 +123,14 @@ where
 
 #[test]
 fn the_hint_about_a_flush_is_not_lost() {
-    the_hint_is_not_lost::<3>([1, 2]);
-    the_hint_is_not_lost::<5>([1, 4]);
+    the_hint_is_not_lost::<crate::Cpus<3>>([1, 2]);
+    the_hint_is_not_lost::<crate::Cpus<5>>([1, 4]);
 }
 
 /// The same where the hint is about a flush that was served before it came.
-fn a_late_hint_hides_no_flush<const N: usize>(initiator: u32)
-where
-    crate::Cpus<N>: crate::Capacity,
-{
+fn a_late_hint_hides_no_flush<C: Capacity>(initiator: u32) {
     loom::model(move || {
-        let inbox = Arc::new(Inbox::<N>::new());
+        let inbox = Arc::new(Inbox::<C>::new());
         inbox.hint();
         let adding = {
             let inbox = inbox.clone();
@@ -152,8 +144,8 @@ where
 
 #[test]
 fn a_late_hint_about_a_flush_hides_no_other() {
-    a_late_hint_hides_no_flush::<3>(1);
-    a_late_hint_hides_no_flush::<5>(4);
+    a_late_hint_hides_no_flush::<crate::Cpus<3>>(1);
+    a_late_hint_hides_no_flush::<crate::Cpus<5>>(4);
 }
 
 /// The same where another of its word has come before, a function's, which has not rung yet, or is found and put back.
@@ -162,7 +154,7 @@ fn a_hint_beside_a_function_is_not_lost(first: u32, function: Option<u32>) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(3);
     builder.check(move || {
-        let inbox = Arc::new(Inbox::<5>::new());
+        let inbox = Arc::new(Inbox::<crate::Cpus<5>>::new());
         let _ = inbox.add(CpuId::new(first), false);
         let add = |number, is_flush| {
             let inbox = inbox.clone();
@@ -208,7 +200,7 @@ fn a_hint_beside_an_initiator_that_was_put_back_is_not_lost() {
 #[test]
 fn who_looks_at_every_word_finds_those_that_nobody_has_rung_for() {
     loom::model(|| {
-        let inbox = Arc::new(Inbox::<5>::new());
+        let inbox = Arc::new(Inbox::<crate::Cpus<5>>::new());
         let add = |number, is_flush| {
             let inbox = inbox.clone();
             loom::thread::spawn(move || inbox.add(CpuId::new(number), is_flush))

@@ -1,7 +1,6 @@
 //! Kicks: having CPUs pass through the engine, for nothing else.
 
 use crate::call::{Kind, Payload, Request, RequestRef, SlotClass, WaitsFor};
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
@@ -9,18 +8,12 @@ use crate::tlb::FlushRequest;
 
 /// A [kick](Shootdown::kick) that was sent. Nothing is lost when it is dropped.
 #[derive(Debug)]
-pub struct KickTicket<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    engine: &'a Shootdown<P, N>,
+pub struct KickTicket<'a, P: Platform> {
+    engine: &'a Shootdown<P>,
     request: Option<RequestRef>,
 }
 
-impl<P: Platform, const N: usize> KickTicket<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> KickTicket<'_, P> {
     /// Whether all targets have answered. Any context; does not block.
     pub fn is_done(&self) -> bool {
         self.request
@@ -36,10 +29,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Has every online CPU of `targets` but this one pass through the engine once: it takes the interrupt, or looks for flushes
     /// where it waits or polls. A hypervisor's vCPU has left guest mode by then, a halted CPU is awake; a CPU in a stretch with interrupts
     /// off that does not poll has left it.
@@ -50,7 +40,7 @@ where
     ///
     /// # Panics
     /// When this CPU has no [memory](Self::attach).
-    pub fn kick(&self, targets: &CpuMask<N>) -> KickTicket<'_, P, N> {
+    pub fn kick(&self, targets: &CpuMask<P::Cpus>) -> KickTicket<'_, P> {
         KickTicket {
             engine: self,
             request: self.publish_kick(Some(targets)),
@@ -58,7 +48,7 @@ where
     }
 
     /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
-    pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<N>>) -> Option<RequestRef> {
+    pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<P::Cpus>>) -> Option<RequestRef> {
         let slot = match self.try_free_slot(SlotClass::Flush) {
             Some(slot) => slot,
             None => self.wait_for_slot(SlotClass::Flush),

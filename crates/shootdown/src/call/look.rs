@@ -5,7 +5,6 @@
 use crate::call::ring::MOST_READ;
 use crate::call::ring_entry::Announcement;
 use crate::call::{Kind, Number, OtherSlots, Place, Slot, Ticket};
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -52,13 +51,10 @@ impl Left {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Whether there is a broadcast that this CPU has not read, and that is not known to be a function if those are skipped; a hint.
     #[inline]
-    pub(crate) fn is_broadcast_due(&self, me: Here<'_, N>, skip_functions: bool) -> bool {
+    pub(crate) fn is_broadcast_due(&self, me: Here<'_, P>, skip_functions: bool) -> bool {
         #[cfg(loom)]
         if self.ring_of(me.cpu).is_used.get() == 0 {
             return false;
@@ -73,13 +69,13 @@ where
     /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run. True if any was
     /// served.
     #[inline]
-    pub(super) fn read_ring(&self, me: Here<'_, N>, serve: Serve) -> bool {
+    pub(super) fn read_ring(&self, me: Here<'_, P>, serve: Serve) -> bool {
         // Where nothing lies at the next ticket, nothing lies further.
         self.is_broadcast_due(me, false) && self.read_tickets(me, serve)
     }
 
     #[inline(never)]
-    fn read_tickets(&self, me: Here<'_, N>, serve: Serve) -> bool {
+    fn read_tickets(&self, me: Here<'_, P>, serve: Serve) -> bool {
         let (reader, ring) = (&me.ring, self.ring_of(me.cpu));
         let (mut is_served, mut from, mut pace) = (false, reader.next(), None);
         for _ in 0..MOST_READ {
@@ -118,7 +114,7 @@ where
 
     /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
     #[inline]
-    pub(super) fn look_at(&self, me: Here<'_, N>, initiator: CpuId, serve: Serve) -> bool {
+    pub(super) fn look_at(&self, me: Here<'_, P>, initiator: CpuId, serve: Serve) -> bool {
         let slots = &self.state(initiator).slots;
         if Self::prefetches(self.policy()) {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
@@ -146,7 +142,7 @@ where
 
     /// What lies in `slot` names this CPU alone: after twice in a row that slot is asked for in the next interrupt.
     #[inline]
-    fn expect(me: Here<'_, N>, slot: &Slot<N>) {
+    fn expect(me: Here<'_, P>, slot: &Slot<P::Cpus>) {
         let slot = core::ptr::from_ref(slot).addr() as u64;
         let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
         (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
@@ -154,7 +150,7 @@ where
 
     /// The slot that is worth asking for before the inbox has been read.
     #[inline]
-    pub(super) fn expected_slot(me: Here<'_, N>) -> Option<usize> {
+    pub(super) fn expected_slot(me: Here<'_, P>) -> Option<usize> {
         let slot = me.served_slot.get();
         (slot & SERVED_AGAIN != 0).then_some(slot as usize)
     }
@@ -163,7 +159,7 @@ where
     /// in the order in which they were published.
     #[inline]
     fn is_served_now(
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         place: Place,
         kind: Kind,
         others: OtherSlots,
@@ -183,7 +179,7 @@ where
     /// # Safety
     /// 1. It names this CPU, which has not acknowledged it.
     #[inline(always)]
-    unsafe fn serve_one(&self, me: Here<'_, N>, place: Place, kind: Kind) {
+    unsafe fn serve_one(&self, me: Here<'_, P>, place: Place, kind: Kind) {
         me.served.set(me.served.get() + 1);
         if kind.is_flush() {
             // SAFETY: duty 1.
@@ -196,7 +192,7 @@ where
     }
 
     /// Runs the oldest function of those that wait, and those that were left in the ring before `end`; false if there is none.
-    pub(super) fn run_oldest(&self, me: Here<'_, N>, end: Ticket) -> bool {
+    pub(super) fn run_oldest(&self, me: Here<'_, P>, end: Ticket) -> bool {
         let oldest = self.oldest_waiting(me);
         let Some(Left {
             place,
@@ -219,7 +215,7 @@ where
     }
 
     /// The oldest function of the first initiators that wait. Those that have none do not wait any more.
-    fn oldest_waiting(&self, me: Here<'_, N>) -> Option<Left> {
+    fn oldest_waiting(&self, me: Here<'_, P>) -> Option<Left> {
         let (mut oldest, mut compared) = (None, 0);
         for initiator in me.waiting.iter_from(me.cpu) {
             match self.oldest_of(me, initiator) {
@@ -235,7 +231,7 @@ where
     }
 
     /// The oldest function of `initiator` that is found by the inbox.
-    fn oldest_of(&self, me: Here<'_, N>, initiator: CpuId) -> Option<Left> {
+    fn oldest_of(&self, me: Here<'_, P>, initiator: CpuId) -> Option<Left> {
         let slots = &self.state(initiator).slots;
         let (mut oldest, mut found) = (None, 0);
         for slot in slots[0].others().with_first() {
@@ -261,7 +257,7 @@ where
     /// The oldest of `oldest` and the first functions that were left in the ring before `end`.
     fn oldest_in_ring(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         end: Ticket,
         mut oldest: Option<Left>,
     ) -> Option<Left> {

@@ -4,7 +4,7 @@
 //! posted never waits. So the other CPUs' timer ticks look: each at one CPU's slots at a time, and at one request there until it is done.
 
 use crate::call::{Number, RequestRef, SLOTS};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::Watcher;
@@ -48,10 +48,7 @@ impl Lookout {
     }
 }
 
-impl<P: Platform, const N: usize> Watcher<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Watcher<'_, P> {
     /// Looks after what no wait of the engine looks after, and reports to [`Platform::on_stall`] what has taken twice as long as
     /// [`set_stall_ns`](Self::set_stall_ns) allows, with [`FoundBy::Look`]: requests whose initiator posted and went on, or is stuck in
     /// [`Platform::send_ipi`], where it looks at no clock; and data that were posted to this CPU and do not run. Their interrupts are sent again. A request is
@@ -81,12 +78,9 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Asks again for the interrupt that this CPU owes itself.
-    fn look_at_own(&self, here: Here<'_, N>) -> Option<Stall> {
+    fn look_at_own(&self, here: Here<'_, P>) -> Option<Stall> {
         let since_ns = &here.owes_interrupt_since;
         if since_ns.get() == 0 {
             return None;
@@ -102,7 +96,7 @@ where
     }
 
     /// Asks for the interrupt once more for which data wait that were posted to this CPU: it may have got lost.
-    fn look_at_posted(&self, here: Here<'_, N>) -> Option<Stall> {
+    fn look_at_posted(&self, here: Here<'_, P>) -> Option<Stall> {
         let since_ns = &here.lookout.posted_since_ns;
         if here.posted.0.is_empty() {
             since_ns.set(0);
@@ -123,7 +117,7 @@ where
     }
 
     /// Looks at the request that this CPU looks after; then, or if it is done, for another one.
-    fn look_out(&self, here: Here<'_, N>) -> Option<Stall> {
+    fn look_out(&self, here: Here<'_, P>) -> Option<Stall> {
         let limit_ns = self.stall_limit_ns()?;
         let (lookout, now_ns) = (&here.lookout, self.platform.now_ns());
         let request = lookout.request();
@@ -145,15 +139,15 @@ where
     }
 
     /// Looks at the next slots: those of the same CPU, then those of the next one.
-    fn look_for_another(&self, here: Here<'_, N>, now_ns: u64) {
+    fn look_for_another(&self, here: Here<'_, P>, now_ns: u64) {
         let lookout = &here.lookout;
         lookout.since_ns.set(0);
         let (mut cpu, mut first) = (
             lookout.initiator.get() as usize,
             lookout.slot.get().wrapping_add(1) as usize,
         );
-        for turn in 0..=MOST_TRIED.min(N) {
-            if let Some(state) = self.cpus[cpu].get() {
+        for turn in 0..=MOST_TRIED.min(P::Cpus::CPUS) {
+            if let Some(state) = self.cpus()[cpu].get() {
                 let busy = (first..SLOTS).find(|slot| !state.slots[*slot].is_free());
                 if let Some(slot) = busy {
                     lookout.number.set(state.slots[slot].number().bits());
@@ -166,7 +160,7 @@ where
                     return;
                 }
             }
-            (cpu, first) = ((cpu + 1) % N, 0);
+            (cpu, first) = ((cpu + 1) % P::Cpus::CPUS, 0);
         }
         // None of them has memory: the next look begins here.
         lookout.initiator.set(cpu as u64);

@@ -7,7 +7,6 @@ use core::ptr::NonNull;
 
 use crate::call::data::{Link, Pusher, pointer};
 use crate::call::{Payload, Request, SLOTS};
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
@@ -51,16 +50,13 @@ impl OwnPosts {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Runs what this CPU has posted to itself, and `link`, which was taken off its list, leads to; returns what comes next on the list. Interrupts
     /// are off.
     #[cold]
     pub(super) fn run_own_post(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         link: NonNull<Link>,
     ) -> Option<NonNull<Link>> {
         // SAFETY: links without a function are those of `OwnPost`, at its start.
@@ -82,7 +78,7 @@ where
 
     /// Has this CPU run what it has just pushed onto its own list. Interrupts are off.
     #[cold]
-    pub(super) fn interrupt_for_own_post(&self, here: Here<'_, N>) {
+    pub(super) fn interrupt_for_own_post(&self, here: Here<'_, P>) {
         if self.interrupt_self(here) {
             here.posted.0.is_sent();
         }
@@ -90,7 +86,7 @@ where
 
     /// Posts a function to this CPU, which has place for it. Interrupts are off.
     #[cold]
-    pub(super) fn post_to_self(&self, here: Here<'_, N>, request: Request) {
+    pub(super) fn post_to_self(&self, here: Here<'_, P>, request: Request) {
         let Some(place) = here.own_posts.free() else {
             return;
         };

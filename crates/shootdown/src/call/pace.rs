@@ -4,7 +4,6 @@
 //! line once. Where they are long, that is nothing beside what is gained when all targets agree which call goes first, so
 //! they are taken oldest first. Nobody says beforehand how long a function takes; the last ones tell.
 
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
@@ -22,10 +21,7 @@ pub(super) struct Pace {
     served: u64,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Begins a stretch in which functions may run.
     #[inline]
     pub(super) fn begin_pace(&self) -> Pace {
@@ -38,7 +34,7 @@ where
     /// One more request was served: when the stretch has become long, serves the flushes that have come, and notes whether
     /// functions are slow.
     #[inline]
-    pub(super) fn keep_pace(&self, me: Here<'_, N>, pace: &mut Pace) {
+    pub(super) fn keep_pace(&self, me: Here<'_, P>, pace: &mut Pace) {
         pace.served += 1;
         if self.platform.now_ns().saturating_sub(pace.since_ns) >= PATIENCE_NS {
             self.end_pace(me, pace);
@@ -48,7 +44,7 @@ where
     }
 
     /// Notes at the end of a stretch whether functions are slow.
-    pub(super) fn end_pace(&self, me: Here<'_, N>, pace: &Pace) {
+    pub(super) fn end_pace(&self, me: Here<'_, P>, pace: &Pace) {
         let took_ns = self.platform.now_ns().saturating_sub(pace.since_ns);
         if let Some(each_ns) = took_ns.checked_div(pace.served) {
             me.is_slow.set(each_ns >= SLOW_NS);

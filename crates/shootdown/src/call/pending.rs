@@ -5,32 +5,26 @@
 //! before the bits of its CPUs, and cleared by the CPU that clears the last of these.
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::sync::{AtomicU64, Ordering, const_fn};
 
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct PendingSet<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(crate) struct PendingSet<C: Capacity> {
     /// The groups that have targets left, where there are several groups.
-    groups: <Cpus<N> as Capacity>::Wide,
-    targets: AtomicCpuMask<N>,
+    groups: C::Wide,
+    targets: AtomicCpuMask<C>,
 }
 
-impl<const N: usize> PendingSet<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> PendingSet<C> {
     const_fn! {
         pub(crate) fn new() -> Self {
             Self {
                 #[cfg(not(loom))]
-                groups: <Cpus<N> as Capacity>::WIDE_ZERO,
+                groups: C::WIDE_ZERO,
                 #[cfg(loom)]
-                groups: <Cpus<N> as Capacity>::wide_zero(),
+                groups: C::wide_zero(),
                 targets: AtomicCpuMask::new(),
             }
         }

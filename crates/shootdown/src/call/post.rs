@@ -5,7 +5,6 @@ use core::fmt;
 use crate::call::{
     CallTargets, CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait,
 };
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
@@ -43,10 +42,7 @@ unsafe fn run_inline<F: Fn(CpuId) + Copy + Send + 'static>(
     core::any::type_name::<F>()
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::calls::PAYLOAD_BYTES) large, to those of `targets` that are online, and returns a
     /// ticket, whose wait ends when the call has come as far as `wait` says. The ticket may be waited for on another CPU; that of [`Wait::None`]
     /// waits for nothing, and may be dropped at once.
@@ -59,7 +55,7 @@ where
     ///
     /// ```compile_fail
     /// # use shootdown::{calls::Wait, *};
-    /// fn post_41_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
+    /// fn post_41_bytes<P: Platform>(engine: &Shootdown<P>) {
     ///     let payload = [0u8; 41];
     ///     engine.submit(&CpuMask::first(4), move |_| {
     ///         core::hint::black_box(payload);
@@ -68,6 +64,7 @@ where
     /// # struct Kernel;
     /// # // SAFETY: never run.
     /// # unsafe impl Platform for Kernel {
+    /// #     type Cpus = Cpus<4>;
     /// #     type IrqState = ();
     /// #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
     /// #     fn irq_save(&self) {}
@@ -86,10 +83,10 @@ where
     /// Inside a called function.
     pub fn submit<'t, F>(
         &self,
-        targets: impl Into<CallTargets<'t, N>>,
+        targets: impl Into<CallTargets<'t, P::Cpus>>,
         function: F,
         wait: Wait,
-    ) -> CallTicket<'_, P, N>
+    ) -> CallTicket<'_, P>
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
@@ -112,9 +109,9 @@ where
     /// [`SlotsBusy`]; nothing was sent and nothing ran.
     pub fn try_post<'t, F>(
         &self,
-        targets: impl Into<CallTargets<'t, N>>,
+        targets: impl Into<CallTargets<'t, P::Cpus>>,
         function: F,
-    ) -> Result<CpuMask<N>, SlotsBusy>
+    ) -> Result<CpuMask<P::Cpus>, SlotsBusy>
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
@@ -128,17 +125,17 @@ where
 
     /// Whether one more function may wait for this CPU itself, if it is named.
     #[inline]
-    fn has_place(here: Here<'_, N>, targets: CallTargets<'_, N>) -> bool {
+    fn has_place(here: Here<'_, P>, targets: CallTargets<'_, P::Cpus>) -> bool {
         here.own_posts.free().is_some() || !targets.may_name(here.cpu)
     }
 
     /// Posts to `targets`, this CPU too, which [has place](Self::has_place).
     fn send_post<F>(
         &self,
-        slot: FreeSlot<'_, P, N>,
-        targets: CallTargets<'_, N>,
+        slot: FreeSlot<'_, P>,
+        targets: CallTargets<'_, P::Cpus>,
         function: F,
-    ) -> CpuMask<N>
+    ) -> CpuMask<P::Cpus>
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
@@ -154,11 +151,11 @@ where
 
     fn send_copy<F>(
         &self,
-        slot: FreeSlot<'_, P, N>,
-        targets: CallTargets<'_, N>,
+        slot: FreeSlot<'_, P>,
+        targets: CallTargets<'_, P::Cpus>,
         function: F,
         wait: Wait,
-    ) -> (CpuMask<N>, Option<RequestRef>)
+    ) -> (CpuMask<P::Cpus>, Option<RequestRef>)
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {

@@ -4,7 +4,6 @@ use core::fmt;
 
 use crate::call::CallData;
 use crate::call::data::{Pusher, pointer};
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -32,10 +31,7 @@ impl fmt::Display for PostRefused {
 
 impl core::error::Error for PostRefused {}
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Has `target`, this CPU too, run the function of `data` in its next interrupt, after what was posted to it before. Any
     /// context, also inside a called function and under any lock; does not wait for other CPUs.
     ///
@@ -78,7 +74,7 @@ where
 
     /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.
     #[cold]
-    pub(crate) fn run_posted(&self, me: Here<'_, N>) -> bool {
+    pub(crate) fn run_posted(&self, me: Here<'_, P>) -> bool {
         let mut next = me.posted.0.take();
         let is_any = next.is_some();
         let mut pace = None;

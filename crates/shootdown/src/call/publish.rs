@@ -1,7 +1,7 @@
 //! The initiator's half of a call: filling a slot, and interrupting its targets.
 
 use crate::call::{FreeSlot, Kind, OtherSlots, Request, RequestRef};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -26,15 +26,12 @@ pub(crate) enum Targets {
     OwnSet,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Publishes `request` to `targets` and interrupts them.
     // One function, though long: in two halves a call takes three instructions more (`./lab footprint`).
     pub(crate) fn publish(
         &self,
-        slot: &FreeSlot<'_, P, N>,
+        slot: &FreeSlot<'_, P>,
         kind: Kind,
         request: Request,
         targets: Targets,
@@ -59,10 +56,7 @@ where
         let (request_ref, ipis) = match targets {
             Targets::One(target) => {
                 let inbox = &self.state(target).inbox;
-                let (group, bit) = (
-                    <Cpus<N> as Capacity>::group(target),
-                    <Cpus<N> as Capacity>::bit(target),
-                );
+                let (group, bit) = (P::Cpus::group(target), P::Cpus::bit(target));
                 let words = core::iter::once((group, bit));
                 if prefetches {
                     self.prefetch_slot(cell, words.clone());
@@ -94,7 +88,7 @@ where
     #[inline]
     pub(crate) fn fill(
         &self,
-        slot: &FreeSlot<'_, P, N>,
+        slot: &FreeSlot<'_, P>,
         kind: Kind,
         request: Request,
         words: impl Iterator<Item = (usize, u64)> + Clone,
@@ -117,7 +111,7 @@ where
     /// What the header of `slot` has to say of the other slots. For the first slot, those that are in use; if it is another,
     /// the first slot's header is told of it.
     #[inline]
-    fn others_of(slot: &FreeSlot<'_, P, N>) -> OtherSlots {
+    fn others_of(slot: &FreeSlot<'_, P>) -> OtherSlots {
         let slots = &slot.here.slots;
         let mut others = OtherSlots::NONE;
         if slot.index > 0 {
@@ -138,7 +132,7 @@ where
 
     /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
     /// interrupt is on its way to (I7); returns how many. Interrupts are off.
-    fn add_to_inboxes(&self, here: Here<'_, N>, kind: Kind) -> u32 {
+    fn add_to_inboxes(&self, here: Here<'_, P>, kind: Kind) -> u32 {
         let groups = here.targets.groups_from(here.cpu);
         groups.fold(0, |ipis, group| {
             ipis + self.add_group_to_inboxes(here, group, kind)
@@ -148,13 +142,13 @@ where
     /// The same for the targets `word` of one group.
     pub(crate) fn add_group_to_inboxes(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         (group, word): (usize, u64),
         kind: Kind,
     ) -> u32 {
         let mut quiet = word;
-        for lane in ones_from(word, <Cpus<N> as Capacity>::bit(here.cpu) - 1) {
-            let target = self.state(<Cpus<N> as Capacity>::cpu(group, lane));
+        for lane in ones_from(word, P::Cpus::bit(here.cpu) - 1) {
+            let target = self.state(P::Cpus::cpu(group, lane));
             if !target.inbox.add(here.cpu, kind.is_flush()) {
                 quiet &= !(1 << lane);
             }
@@ -167,7 +161,7 @@ where
     #[inline]
     pub(crate) fn finish(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         request: RequestRef,
         targets: Targets,
         (named, ipis): (usize, usize),
@@ -188,7 +182,7 @@ where
 
     /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
     #[inline]
-    fn interrupt(&self, here: Here<'_, N>, request: RequestRef, targets: Targets) {
+    fn interrupt(&self, here: Here<'_, P>, request: RequestRef, targets: Targets) {
         let mut next = CpuId::from_index(0);
         if self.send(here, targets, &mut next).is_err() {
             self.interrupt_later(here, (targets, next), |waited_ns| {
@@ -202,7 +196,7 @@ where
     #[cold]
     fn interrupt_later(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         (targets, mut next): (Targets, CpuId),
         stall: impl Fn(u64) -> Option<Stall>,
     ) -> bool {
@@ -223,7 +217,7 @@ where
 
     /// Forgets targets that have left, to which this CPU may just have answered: they serve what they find before they are gone, and
     /// the platform may refuse interrupts to them for ever. Whether any is left.
-    fn is_any_left(&self, here: Here<'_, N>, targets: Targets) -> bool {
+    fn is_any_left(&self, here: Here<'_, P>, targets: Targets) -> bool {
         if let Targets::One(target) = targets {
             return self.is_target(target);
         }
@@ -237,7 +231,7 @@ where
     #[inline]
     fn send(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         targets: Targets,
         next: &mut CpuId,
     ) -> Result<(), IpiRefused> {
@@ -263,7 +257,7 @@ where
 
     /// Sends the engine's interrupt to `target`, which may be this CPU. Interrupts are off.
     #[cold]
-    pub(crate) fn interrupt_one(&self, here: Here<'_, N>, target: CpuId) {
+    pub(crate) fn interrupt_one(&self, here: Here<'_, P>, target: CpuId) {
         if target == here.cpu {
             self.interrupt_self(here);
             return;
@@ -279,7 +273,7 @@ where
     /// finds what it was for, and whoever polls, or [looks](crate::watch::Watcher::look), asks once more. Whether it was accepted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn interrupt_self(&self, here: Here<'_, N>) -> bool {
+    pub(crate) fn interrupt_self(&self, here: Here<'_, P>) -> bool {
         let owes_since = &here.owes_interrupt_since;
         if self.platform.send_ipi(here.cpu).is_ok() {
             owes_since.set(0);

@@ -1,7 +1,7 @@
 //! Running a called function, and acknowledging a request.
 
 use crate::call::{Kind, Place, Request, Run, Seat, Slot};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -10,16 +10,13 @@ use crate::platform::Platform;
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Runs the function of `request`, which lies at this place, and acknowledges it. Interrupts are off.
     // Always: out of line it costs a call 30 instructions.
     #[inline(always)]
     pub(super) fn run_and_acknowledge(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         (place, kind): (Place, Kind),
         request: &Request,
     ) {
@@ -34,7 +31,7 @@ where
     }
 
     #[inline]
-    fn run_request(&self, me: Here<'_, N>, initiator: CpuId, request: &Request) {
+    fn run_request(&self, me: Here<'_, P>, initiator: CpuId, request: &Request) {
         let (cpu, Some(run)) = (me.cpu, request.function()) else {
             return;
         };
@@ -52,17 +49,17 @@ where
     /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
     /// `run` is for the watchdog, which gets the name from it.
     #[inline]
-    pub(crate) fn enter_function(&self, me: Here<'_, N>, run: Run, function: impl FnOnce()) {
+    pub(crate) fn enter_function(&self, me: Here<'_, P>, run: Run, function: impl FnOnce()) {
         self.enter(me, Entry::function(run), function);
     }
 
     /// The same for posted call data.
-    pub(super) fn enter_posted(&self, me: Here<'_, N>, function: impl FnOnce()) {
+    pub(super) fn enter_posted(&self, me: Here<'_, P>, function: impl FnOnce()) {
         self.enter(me, Entry::POSTED, function);
     }
 
     #[inline]
-    fn enter(&self, me: Here<'_, N>, entry: Entry, function: impl FnOnce()) {
+    fn enter(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
         let nested = me.in_function.replace(true);
         let before = me.activity.begins(entry);
         // On top of borrowed memory.
@@ -80,21 +77,21 @@ where
     }
 
     #[inline]
-    pub(crate) fn slot_at(&self, place: Place) -> &Slot<N> {
+    pub(crate) fn slot_at(&self, place: Place) -> &Slot<P::Cpus> {
         &self.state(place.initiator()).slots[place.slot()]
     }
 
     /// Where `cpu` sits in its ring.
     #[inline]
     pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
-        let leaf_cpus = <Cpus<N> as Capacity>::LEAF_CPUS;
-        let leaf = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS / leaf_cpus;
-        Seat::new(<Cpus<N> as Capacity>::bit(cpu), leaf, leaf_cpus)
+        let leaf_cpus = P::Cpus::LEAF_CPUS;
+        let leaf = cpu.index() % P::Cpus::GROUP_CPUS / leaf_cpus;
+        Seat::new(P::Cpus::bit(cpu), leaf, leaf_cpus)
     }
 
     /// Tells the initiator that this CPU has done what it asked for.
     #[inline]
-    pub(crate) fn acknowledge(&self, me: Here<'_, N>, place: Place) {
+    pub(crate) fn acknowledge(&self, me: Here<'_, P>, place: Place) {
         let slot = self.slot_at(place);
         if !place.is_in_ring {
             slot.acknowledge(me.cpu);
@@ -102,7 +99,7 @@ where
             .ring_of(me.cpu)
             .acknowledge(place.ticket, self.seat_of(me.cpu))
         {
-            slot.acknowledge_all(<Cpus<N> as Capacity>::group(me.cpu), all);
+            slot.acknowledge_all(P::Cpus::group(me.cpu), all);
         }
         self.platform.on_trace(TraceEvent::Acknowledged {
             cpu: me.cpu,

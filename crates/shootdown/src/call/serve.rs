@@ -12,7 +12,7 @@
 
 use crate::call::SLOTS;
 use crate::call::look::Serve;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::own_set::ones_from;
@@ -20,10 +20,7 @@ use crate::platform::Platform;
 use crate::tlb::Serving;
 use crate::trace::TraceEvent;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// The body of the engine's interrupt vector. Call it there, with interrupts off. A controller that keeps one bit is acknowledged before; one that
     /// queues (x86: EOI to the local APIC) before or after. Does not block; runs the functions that were called here, on the handler's stack.
     pub fn handle_ipi(&self) {
@@ -87,7 +84,7 @@ where
         self.poll_with(Self::serve)
     }
 
-    fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, N>) -> bool) -> bool {
+    fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, P>) -> bool) -> bool {
         let _irq = self.irq_guard();
         let me = self.here();
         me.early_acks.set(0);
@@ -102,7 +99,7 @@ where
 
     /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
     /// on too when others go on calling. True if there was anything. Interrupts are off.
-    pub(crate) fn serve(&self, me: Here<'_, N>) -> bool {
+    pub(crate) fn serve(&self, me: Here<'_, P>) -> bool {
         if me.in_function.get() {
             me.look_again.set(true);
             return self.serve_flushes(me);
@@ -120,13 +117,13 @@ where
     }
 
     /// Empties the inbox, and serves what is found there and in the ring, but for functions that wait for their turn; true if there was anything.
-    fn look_around(&self, me: Here<'_, N>) -> bool {
+    fn look_around(&self, me: Here<'_, P>) -> bool {
         let mut served = self.read_ring(me, Serve::Flushes);
         let (waiting, mut only) = (&me.waiting, None);
         let is_urgent = me.inbox.is_urgent();
         let came = me.inbox.take(me.cpu, false, |group, word| {
             if word.is_power_of_two() && only.is_none() && waiting.is_empty() {
-                only = Some(<Cpus<N> as Capacity>::cpu(group, word.trailing_zeros()));
+                only = Some(P::Cpus::cpu(group, word.trailing_zeros()));
             } else {
                 only.take().into_iter().for_each(|only| waiting.add(only));
                 waiting.add_group(group, word);
@@ -151,7 +148,7 @@ where
     }
 
     /// Serves those that wait, in the order in which they are found. Those whose functions wait for their turn stay in the set.
-    fn run_waiting(&self, me: Here<'_, N>) {
+    fn run_waiting(&self, me: Here<'_, P>) {
         let mut pace = self.begin_pace();
         self.look_at_waiting(me, Serve::Short, |engine| engine.keep_pace(me, &mut pace));
         me.is_unsearched.set(false);
@@ -159,7 +156,7 @@ where
 
     /// Looks at the initiators that wait, and keeps those that have something left; `each` runs after each of the others.
     #[inline]
-    fn look_at_waiting(&self, me: Here<'_, N>, serve: Serve, mut each: impl FnMut(&Self)) {
+    fn look_at_waiting(&self, me: Here<'_, P>, serve: Serve, mut each: impl FnMut(&Self)) {
         for (group, word) in me.waiting.groups_from(me.cpu) {
             let left = self.look_at_group(me, (group, word), serve, &mut each);
             me.waiting.set_group(group, left);
@@ -170,14 +167,14 @@ where
     #[inline]
     fn look_at_group(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         (group, word): (usize, u64),
         serve: Serve,
         mut each: impl FnMut(&Self),
     ) -> u64 {
         let mut left = word;
-        for lane in ones_from(word, <Cpus<N> as Capacity>::bit(me.cpu) - 1) {
-            if self.look_at(me, <Cpus<N> as Capacity>::cpu(group, lane), serve) {
+        for lane in ones_from(word, P::Cpus::bit(me.cpu) - 1) {
+            if self.look_at(me, P::Cpus::cpu(group, lane), serve) {
                 left &= !(1 << lane);
                 each(self);
             }
@@ -187,7 +184,7 @@ where
 
     /// Runs the functions that were left, the oldest first; true if there were any.
     #[cold]
-    fn run_left(&self, me: Here<'_, N>) -> bool {
+    fn run_left(&self, me: Here<'_, P>) -> bool {
         // Announcements that are left meanwhile have an interrupt of their own on its way.
         let (end, mut pace, mut turns) = (me.ring.end_of_left(), self.begin_pace(), 0);
         // An initiator that goes on calling, and whose clock is late, does not keep others from their turn.
@@ -205,14 +202,14 @@ where
 
     /// Runs what is left, each once: what was taken out of inbox and ring is in no other place.
     #[cold]
-    fn run_rest(&self, me: Here<'_, N>) {
+    fn run_rest(&self, me: Here<'_, P>) {
         self.look_at_waiting(me, Serve::All, |_| ());
         me.waiting.clear();
         self.read_ring(me, Serve::All);
     }
 
     /// Serves the flushes that have come while functions ran.
-    pub(super) fn serve_urgent(&self, me: Here<'_, N>) {
+    pub(super) fn serve_urgent(&self, me: Here<'_, P>) {
         if me.inbox.is_urgent() || self.is_broadcast_due(me, true) {
             self.serve_flushes(me);
         }
@@ -220,7 +217,7 @@ where
 
     /// Serves the flushes of those that wait.
     #[cold]
-    fn serve_waiting(&self, me: Here<'_, N>) {
+    fn serve_waiting(&self, me: Here<'_, P>) {
         // What they ask for from now on, they announce in inbox or ring.
         me.is_unsearched.set(false);
         self.look_at_waiting(me, Serve::Flushes, |_| ());
@@ -228,7 +225,7 @@ where
 
     /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
     /// are off.
-    pub(crate) fn serve_flushes(&self, me: Here<'_, N>) -> bool {
+    pub(crate) fn serve_flushes(&self, me: Here<'_, P>) -> bool {
         let mut served = self.read_ring(me, Serve::Flushes);
         served |= self.take_flushes(me);
         if me.is_unsearched.get() {
@@ -244,7 +241,7 @@ where
     }
 
     /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
-    fn take_flushes(&self, me: Here<'_, N>) -> bool {
+    fn take_flushes(&self, me: Here<'_, P>) -> bool {
         let inbox = &me.inbox;
         inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
             let back = self.look_at_group(me, (group, word), Serve::Flushes, |_| ());

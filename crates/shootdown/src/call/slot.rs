@@ -15,38 +15,32 @@
 
 use crate::call::pending::PendingSet;
 use crate::call::{Kind, Number, OtherSlots, Payload, Request};
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
 
 /// One request slot.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Slot<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(crate) struct Slot<C: Capacity> {
     /// [`Number`] in the upper 56 bits, [`OtherSlots`] (first slot only) in three, [`Kind`] in five.
     header: AtomicU64,
     request: PlainCell<Request>,
     /// The groups that find a broadcast in their inboxes, because their ring was full; where there are several groups.
-    outside_rings: <Cpus<N> as Capacity>::Wide,
-    pending: PendingSet<N>,
+    outside_rings: C::Wide,
+    pending: PendingSet<C>,
 }
 
-impl<const N: usize> Slot<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Slot<C> {
     const_fn! {
         pub(crate) fn new() -> Self {
             Self {
                 header: AtomicU64::new(0),
                 request: PlainCell::new(Request::data(Payload::EMPTY)),
                 #[cfg(not(loom))]
-                outside_rings: <Cpus<N> as Capacity>::WIDE_ZERO,
+                outside_rings: C::WIDE_ZERO,
                 #[cfg(loom)]
-                outside_rings: <Cpus<N> as Capacity>::wide_zero(),
+                outside_rings: C::wide_zero(),
                 pending: PendingSet::new(),
             }
         }
@@ -150,7 +144,7 @@ where
             return None;
         }
         let kind = Kind::from_header(header);
-        if kind.is_broadcast() && !self.is_outside_ring(<Cpus<N> as Capacity>::group(target)) {
+        if kind.is_broadcast() && !self.is_outside_ring(C::group(target)) {
             return None;
         }
         let again = self.header.load(Ordering::Relaxed);
@@ -199,10 +193,7 @@ where
     /// Clears the bit of `target`; only `target` itself calls this (I6), and only when the request was not broadcast to it.
     #[inline]
     pub(crate) fn acknowledge(&self, target: CpuId) {
-        self.pending.remove(
-            <Cpus<N> as Capacity>::group(target),
-            <Cpus<N> as Capacity>::bit(target),
-        );
+        self.pending.remove(C::group(target), C::bit(target));
     }
 
     /// Clears the bits `targets` of `group`, which have all done it. The last of them calls this.
@@ -227,11 +218,17 @@ mod tests {
     /// What `docs/protocol.md` says of the lines that move.
     #[test]
     fn a_request_is_one_line_up_to_64_cpus() {
-        assert_eq!((size_of::<Slot<1>>(), align_of::<Slot<1>>()), (64, 64));
-        assert_eq!(size_of::<Slot<64>>(), 64);
-        assert_eq!(size_of::<Slot<128>>(), 128);
-        assert_eq!(size_of::<Slot<448>>(), 128);
-        let slot = Slot::<128>::new();
+        assert_eq!(
+            (
+                size_of::<Slot<crate::Cpus<1>>>(),
+                align_of::<Slot<crate::Cpus<1>>>()
+            ),
+            (64, 64)
+        );
+        assert_eq!(size_of::<Slot<crate::Cpus<64>>>(), 64);
+        assert_eq!(size_of::<Slot<crate::Cpus<128>>>(), 128);
+        assert_eq!(size_of::<Slot<crate::Cpus<448>>>(), 128);
+        let slot = Slot::<crate::Cpus<128>>::new();
         let line = |address: usize| address / 64;
         let header = line(core::ptr::from_ref(&slot).addr());
         assert_eq!(
@@ -255,7 +252,7 @@ mod models {
     fn a_request_that_leaves_its_ring_is_not_taken_for_the_one_before() {
         const GROUP: usize = 1;
         loom::model(|| {
-            let slot = Arc::new(Slot::<5>::new());
+            let slot = Arc::new(Slot::<crate::Cpus<5>>::new());
             let publish = |lane: u64| {
                 let request = Request::data(Payload::EMPTY);
                 let kind = Kind::CALL.broadcast();

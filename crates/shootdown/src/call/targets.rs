@@ -1,6 +1,6 @@
 //! [`CallTargets`]: whom a call is for.
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::mask::CpuMask;
 
@@ -8,32 +8,26 @@ use crate::mask::CpuMask;
 ///
 /// ```no_run
 /// # use shootdown::*;
-/// # fn example<P: Platform>(engine: &Shootdown<P, 4>, mask: &CpuMask<4>) {
+/// # fn example<P: Platform>(engine: &Shootdown<P>, mask: &CpuMask<P::Cpus>) {
 /// engine.call_many(mask, &|cpu| println!("{cpu} is one of them"));
 /// engine.call_many(CallTargets::Online, &|cpu| println!("{cpu} is online"));
 /// engine.call_many(CallTargets::AnyOf(mask), &|cpu| println!("{cpu} was the nearest"));
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub enum CallTargets<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub enum CallTargets<'a, C: Capacity> {
     /// All of these.
-    Of(&'a CpuMask<N>),
+    Of(&'a CpuMask<C>),
     /// All CPUs.
     Online,
     /// One of these that is online: the caller's own CPU if it is among them, else the next one by number, going round. It is online until it has
     /// run the function. None gets the call only if none of them is online.
-    AnyOf(&'a CpuMask<N>),
+    AnyOf(&'a CpuMask<C>),
 }
 
-impl<const N: usize> CallTargets<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> CallTargets<'_, C> {
     /// The same, but none that is not in `mask`, which keeps those that are named.
-    pub(super) fn among(self, mask: &mut CpuMask<N>) -> CallTargets<'_, N> {
+    pub(super) fn among(self, mask: &mut CpuMask<C>) -> CallTargets<'_, C> {
         match self {
             Self::Of(targets) => {
                 mask.intersect(targets);
@@ -57,12 +51,9 @@ where
     }
 }
 
-impl<'a, const N: usize> From<&'a CpuMask<N>> for CallTargets<'a, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<'a, C: Capacity> From<&'a CpuMask<C>> for CallTargets<'a, C> {
     #[inline]
-    fn from(mask: &'a CpuMask<N>) -> Self {
+    fn from(mask: &'a CpuMask<C>) -> Self {
         Self::Of(mask)
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::call::free_slot::forbid_inside_function;
 use crate::call::{RequestRef, WaitsFor};
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
@@ -13,21 +12,15 @@ use crate::platform::Platform;
 /// Dropping it waits. Forgetting it loses the wait and nothing else: the call's data were copied.
 #[must_use = "the call may not have come as far as you asked: wait for the ticket"]
 #[derive(Debug)]
-pub struct CallTicket<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    pub(super) engine: &'a Shootdown<P, N>,
-    pub(super) targets: CpuMask<N>,
+pub struct CallTicket<'a, P: Platform> {
+    pub(super) engine: &'a Shootdown<P>,
+    pub(super) targets: CpuMask<P::Cpus>,
     pub(super) request: Option<RequestRef>,
 }
 
-impl<P: Platform, const N: usize> CallTicket<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> CallTicket<'_, P> {
     /// The CPUs that were online and got the call, this one included if it was named.
-    pub fn targets(&self) -> CpuMask<N> {
+    pub fn targets(&self) -> CpuMask<P::Cpus> {
         self.targets
     }
 
@@ -42,7 +35,7 @@ where
     ///
     /// # Panics
     /// Inside a called function, unless the call is done. So does dropping it.
-    pub fn wait(mut self) -> CpuMask<N> {
+    pub fn wait(mut self) -> CpuMask<P::Cpus> {
         self.finish();
         self.targets
     }
@@ -58,10 +51,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Drop for CallTicket<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Drop for CallTicket<'_, P> {
     fn drop(&mut self) {
         self.finish();
     }

@@ -1,7 +1,6 @@
 //! Waiting for one request.
 
 use crate::call::RequestRef;
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::stats::wait_bucket;
@@ -21,10 +20,7 @@ pub(crate) enum WaitsFor {
     Function,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Whether the request is complete.
     #[inline]
     pub(crate) fn is_done(&self, request: RequestRef) -> bool {

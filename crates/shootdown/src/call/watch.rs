@@ -1,7 +1,7 @@
 //! Looking after a wait: the clock, the report, the interrupts that are sent once more.
 
 use crate::call::RequestRef;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::Watcher;
@@ -14,10 +14,7 @@ use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy, Stall, Watch};
 /// Turns of a wait loop between two looks at the clock.
 const LOOK_TURNS: u32 = 256;
 
-impl<P: Platform, const N: usize> Watcher<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Watcher<'_, P> {
     /// Has waits that take longer than `stall_ns` nanoseconds reported to
     /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
@@ -30,10 +27,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// One turn of a wait loop. `stall` describes what has been waited for, for so many ns, if it is still to come.
     #[inline]
     pub(crate) fn watch_wait(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
@@ -92,10 +86,10 @@ where
             let pending = self.pending_of(request, group);
             count += pending.count_ones() as usize;
             if pending != 0 && first.is_none() {
-                first = Some(<Cpus<N> as Capacity>::cpu(group, pending.trailing_zeros()));
+                first = Some(P::Cpus::cpu(group, pending.trailing_zeros()));
             }
             for lane in ones_from(pending, 0) {
-                self.interrupt_again(<Cpus<N> as Capacity>::cpu(group, lane));
+                self.interrupt_again(P::Cpus::cpu(group, lane));
             }
         }
         drop(irq);

@@ -1,6 +1,6 @@
 //! What each cache line of an engine holds, for the simulator.
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
@@ -25,14 +25,11 @@ pub fn touches<T: ?Sized>(value: &T, address: usize) -> bool {
     line < start + size_of_val(value) && start < line + LINE_BYTES
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// What the line at `address` holds; `None` if it is none of this engine.
     pub fn line_name(&self, address: usize) -> Option<&'static str> {
         let mut rings = self.rings().iter();
-        let mut states = self.cpus.iter().filter_map(SetOnce::get);
+        let mut states = self.cpus().iter().filter_map(SetOnce::get);
         rings
             .find_map(|ring| ring.line_name(address))
             .or_else(|| states.find_map(|state| state.line_name(address)))
@@ -41,16 +38,13 @@ where
 
     /// The CPU whose memory has bytes in the line at `address`.
     pub fn line_owner(&self, address: usize) -> Option<CpuId> {
-        let mut cpus = self.cpus.iter();
+        let mut cpus = self.cpus().iter();
         let owner = cpus.position(|it| it.get().is_some_and(|state| touches(state, address)))?;
         Some(CpuId::new(owner as u32))
     }
 }
 
-impl<const N: usize> CpuState<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> CpuState<C> {
     fn line_name(&self, address: usize) -> Option<&'static str> {
         let first = &self.slots[0];
         // Header and contents; the pending set is behind them, if it has lines of its own.

@@ -1,7 +1,6 @@
 //! Beginning in the middle of a long life, for the simulator.
 
 use crate::call::Ticket;
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::SetOnce;
@@ -17,17 +16,14 @@ pub struct Start {
     pub ring_len: usize,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Has counts begin as after a long life, and rings be shorter; before the engine is used.
     pub fn begin_at(&self, start: &Start) {
         for ring in self.rings() {
             ring.shorten(start.ring_len);
             ring.begin(Ticket::from_u64(start.ticket));
         }
-        let slots = self.cpus.iter().filter_map(SetOnce::get);
+        let slots = self.cpus().iter().filter_map(SetOnce::get);
         for slot in slots.flat_map(|memory| &memory.slots) {
             slot.begin(start.number);
         }

@@ -7,7 +7,7 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::tlb::{FlushRange, FlushRanges, FlushScope, FreedTables, PageSize, SpaceId};
 
 /// Pages and tables that have been unlinked from one space and not yet flushed, at most `CAP`; `T` is the host's name for a
@@ -70,10 +70,7 @@ impl<T> fmt::Display for BatchFull<T> {
 impl<T, const CAP: usize> FlushBatch<T, CAP> {
     /// An empty batch for changes of `scope`: a space, or the nested page tables of a guest. It lives wherever the caller puts it; nothing is
     /// allocated.
-    pub fn new<'a, const N: usize>(scope: impl Into<FlushScope<'a, N>>) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
+    pub fn new<'a, C: Capacity>(scope: impl Into<FlushScope<'a, C>>) -> Self {
         Self::of(scope.into().id())
     }
 

@@ -5,16 +5,12 @@
 //! the processor may walk them at any time (I4). What it has missed it drops as a whole, because nobody has told it which
 //! pages; so deferral pays where interrupts are dear and flushes come while many CPUs are in the kernel.
 
-use crate::capacity::{Capacity, Cpus};
 use crate::handle::UserMemory;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{AddressSpace, Attention};
 
-impl<P: Platform, const N: usize> UserMemory<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> UserMemory<'_, P> {
     /// This CPU has entered the kernel and uses no user memory of `space` until [`catch_up`](Self::catch_up), or until it
     /// loads another space: flushes of user pages leave it alone. True if that is so; it is not under a policy
     /// that does not [defer](crate::Policy::defers), and not where `space` is not loaded.
@@ -22,7 +18,7 @@ where
     /// Context: the caller does not leave this CPU meanwhile. Does not block. Whatever may run here before the catching up, an
     /// interrupt handler too, uses no user memory either ([`access_ok`](Self::access_ok)).
     #[inline]
-    pub fn defer_flushes(self, space: &AddressSpace<N>) -> bool {
+    pub fn defer_flushes(self, space: &AddressSpace<P::Cpus>) -> bool {
         let engine = self.0;
         let state = engine.state(engine.platform.current_cpu());
         let defers = engine.policy().defers()
@@ -39,7 +35,7 @@ where
     ///
     /// # Panics
     /// When the CPU has deferred flushes of another space.
-    pub fn catch_up(self, space: &AddressSpace<N>) {
+    pub fn catch_up(self, space: &AddressSpace<P::Cpus>) {
         let engine = self.0;
         let irq = engine.irq_guard();
         let me = engine.platform.current_cpu();

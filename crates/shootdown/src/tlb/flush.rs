@@ -4,7 +4,6 @@
 //! send; flush here while they work; wait.
 
 use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Targets};
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
@@ -18,10 +17,7 @@ use crate::tlb::{
     FreedTables, Reclaimed,
 };
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Makes every CPU forget `ranges` of `scope`, here and elsewhere, and waits for it. The page tables were
     /// changed before. Interrupts and preemption in any state; spins, serving this CPU's flushes. It runs no functions, so locks may
     /// be held; one that others spin for with interrupts off only if they [poll](Self::poll), otherwise use
@@ -38,7 +34,7 @@ where
     #[track_caller]
     pub fn flush<'s>(
         &self,
-        scope: impl Into<FlushScope<'s, N>>,
+        scope: impl Into<FlushScope<'s, P::Cpus>>,
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) {
@@ -56,10 +52,10 @@ where
     #[track_caller]
     pub fn submit_flush<'s>(
         &self,
-        scope: impl Into<FlushScope<'s, N>>,
+        scope: impl Into<FlushScope<'s, P::Cpus>>,
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
-    ) -> FlushTicket<'_, P, N> {
+    ) -> FlushTicket<'_, P> {
         let ranges = ranges.into();
         match scope.into() {
             FlushScope::Space(space) => self.submit_space_flush(space, ranges, freed),
@@ -77,9 +73,9 @@ where
     #[track_caller]
     pub fn submit_batch<'s, T, const CAP: usize>(
         &self,
-        scope: impl Into<FlushScope<'s, N>>,
+        scope: impl Into<FlushScope<'s, P::Cpus>>,
         batch: FlushBatch<T, CAP>,
-    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+    ) -> FlushTicket<'_, P, Reclaimed<T, CAP>> {
         let scope = scope.into();
         batch.check_owner(scope.id());
         let flush = self.submit_flush(scope, batch.ranges(), batch.freed_tables());
@@ -89,10 +85,10 @@ where
     #[track_caller]
     fn submit_space_flush(
         &self,
-        space: &AddressSpace<N>,
+        space: &AddressSpace<P::Cpus>,
         mut ranges: FlushRanges,
         freed: FreedTables,
-    ) -> FlushTicket<'_, P, N> {
+    ) -> FlushTicket<'_, P> {
         self.check_owner(space.id());
         if ranges.is_empty() {
             match freed {
@@ -120,7 +116,7 @@ where
         &self,
         mut ranges: FlushRanges,
         freed: FreedTables,
-    ) -> FlushTicket<'_, P, N> {
+    ) -> FlushTicket<'_, P> {
         if ranges.is_empty() {
             match freed {
                 FreedTables::No => return FlushTicket::done(self),
@@ -139,9 +135,9 @@ where
     fn begin_flush(
         &self,
         request: FlushRequest,
-        space: Option<&AddressSpace<N>>,
+        space: Option<&AddressSpace<P::Cpus>>,
         find: impl Fn(CpuId),
-    ) -> FlushTicket<'_, P, N> {
+    ) -> FlushTicket<'_, P> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
         let (mut preempt, mut wait) = (None, None);
@@ -181,7 +177,7 @@ where
     /// A flush on a CPU without memory. While no CPU is online, none but this one has cached anything that concerns it: one that comes online
     /// drops everything. Interrupts are off.
     #[cold]
-    fn flush_early(&self, me: CpuId) -> FlushTicket<'_, P, N> {
+    fn flush_early(&self, me: CpuId) -> FlushTicket<'_, P> {
         if !self.ready_cpus().is_empty() {
             // Panics.
             self.state(me);
@@ -194,10 +190,10 @@ where
     #[inline(always)]
     fn finish_alone(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         request: &FlushRequest,
         is_flushed: bool,
-    ) -> FlushTicket<'_, P, N> {
+    ) -> FlushTicket<'_, P> {
         if !is_flushed {
             self.flush_here(here, request, Role::Initiator);
         }
@@ -206,11 +202,11 @@ where
 
     fn publish_flush<'a>(
         &'a self,
-        slot: &FreeSlot<'_, P, N>,
+        slot: &FreeSlot<'_, P>,
         request: FlushRequest,
         policy: Policy,
         preempt: Option<PreemptGuard<'a, P>>,
-    ) -> FlushTicket<'a, P, N> {
+    ) -> FlushTicket<'a, P> {
         let published = self.send_flush(slot, &request, policy);
         let ticket = FlushTicket::published(self, published, preempt);
         if !policy.is_concurrent() {
@@ -227,7 +223,7 @@ where
 
     fn send_flush(
         &self,
-        slot: &FreeSlot<'_, P, N>,
+        slot: &FreeSlot<'_, P>,
         request: &FlushRequest,
         policy: Policy,
     ) -> RequestRef {

@@ -3,7 +3,6 @@
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::tlb::{FlushRanges, FlushScope, PageSize, Unlinked};
@@ -22,8 +21,8 @@ use crate::tlb::{FlushRanges, FlushScope, PageSize, Unlinked};
 /// # use std::{mem::ManuallyDrop, sync::Mutex};
 /// # struct Tables;
 /// # impl Tables { fn clear(&mut self, _: usize) -> Option<u64> { None } }
-/// # struct Process<const N: usize> where Cpus<N>: Capacity { space: AddressSpace<N>, tables: Mutex<Tables> }
-/// fn unmap<P: Platform>(engine: &Shootdown<P, 64>, process: &Process<64>, page: usize) {
+/// # struct Process<C: Capacity> { space: AddressSpace<C>, tables: Mutex<Tables> }
+/// fn unmap<P: Platform>(engine: &Shootdown<P>, process: &Process<P::Cpus>, page: usize) {
 ///     let lock = process.tables.lock().unwrap();
 ///     let mut tables = engine.guard(&process.space, lock, Vec::new(), |frames: Vec<_>| {
 ///         // No CPU reaches them any more.
@@ -40,13 +39,10 @@ use crate::tlb::{FlushRanges, FlushScope, PageSize, Unlinked};
 /// keeps its lock.
 #[must_use = "dropping it flushes, and releases the lock"]
 #[derive(Debug)]
-pub struct FlushGuard<'a, P: Platform, const N: usize, L, C, F: FnOnce(C)>
-where
-    Cpus<N>: Capacity,
-{
-    engine: &'a Shootdown<P, N>,
+pub struct FlushGuard<'a, P: Platform, L, C, F: FnOnce(C)> {
+    engine: &'a Shootdown<P>,
     /// Whose tables are changed.
-    scope: FlushScope<'a, N>,
+    scope: FlushScope<'a, P::Cpus>,
     changes: Unlinked,
     /// Until it is dropped.
     held: Option<Held<L, C, F>>,
@@ -59,10 +55,7 @@ struct Held<L, C, F> {
     free: F,
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// A guard for changes of the page tables of `scope`, which `lock` protects. What is unlinked is gathered in `unlinked` and given to `free` when
     /// no CPU reaches it any more. Any context; does not block. A guest's tables are changed by guest-physical addresses, and not inside
     /// [`GuestSpace::run`](crate::guest::GuestSpace::run).
@@ -72,11 +65,11 @@ where
     #[track_caller]
     pub fn guard<'a, L, C, F: FnOnce(C)>(
         &'a self,
-        scope: impl Into<FlushScope<'a, N>>,
+        scope: impl Into<FlushScope<'a, P::Cpus>>,
         lock: L,
         unlinked: C,
         free: F,
-    ) -> FlushGuard<'a, P, N, L, C, F> {
+    ) -> FlushGuard<'a, P, L, C, F> {
         let scope = scope.into();
         if !matches!(scope, FlushScope::Kernel) {
             self.check_owner(scope.id());
@@ -95,10 +88,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize, L, C, F: FnOnce(C)> FlushGuard<'_, P, N, L, C, F>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform, L, C, F: FnOnce(C)> FlushGuard<'_, P, L, C, F> {
     fn held(&mut self) -> &mut Held<L, C, F> {
         self.held.as_mut().expect("taken only by its drop")
     }
@@ -134,10 +124,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize, L, C, F: FnOnce(C)> Drop for FlushGuard<'_, P, N, L, C, F>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform, L, C, F: FnOnce(C)> Drop for FlushGuard<'_, P, L, C, F> {
     fn drop(&mut self) {
         let Some(Held {
             lock,
@@ -157,10 +144,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize, L: Deref, C, F: FnOnce(C)> Deref for FlushGuard<'_, P, N, L, C, F>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform, L: Deref, C, F: FnOnce(C)> Deref for FlushGuard<'_, P, L, C, F> {
     type Target = L::Target;
 
     fn deref(&self) -> &L::Target {
@@ -168,11 +152,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize, L: DerefMut, C, F: FnOnce(C)> DerefMut
-    for FlushGuard<'_, P, N, L, C, F>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform, L: DerefMut, C, F: FnOnce(C)> DerefMut for FlushGuard<'_, P, L, C, F> {
     fn deref_mut(&mut self) -> &mut L::Target {
         &mut self.held().lock
     }

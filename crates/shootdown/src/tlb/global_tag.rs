@@ -19,7 +19,7 @@
 //! Private roots ([`WindowRoot`](crate::windows::WindowRoot)) hold more than the space, under tags of their own: a space with residents is flushed by
 //! interrupts.
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::{CpuState, Here};
@@ -162,18 +162,15 @@ impl GlobalTags {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Flushes all CPUs by the platform's instruction, if `space` has a settled tag; false if that was not done. After the barrier of I1,
     /// with interrupts off.
     #[cold]
     pub(super) fn flush_everywhere(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         request: &FlushRequest,
-        space: &AddressSpace<N>,
+        space: &AddressSpace<P::Cpus>,
     ) -> bool {
         let Some(tag) = self.platform.global_tags().of(space.id()) else {
             return false;
@@ -196,7 +193,7 @@ where
     }
 
     /// Whether no CPU has `space` loaded under another tag, and none will.
-    fn is_settled(&self, tag: GlobalTag, space: &AddressSpace<N>) -> bool {
+    fn is_settled(&self, tag: GlobalTag, space: &AddressSpace<P::Cpus>) -> bool {
         if tag.is_settled {
             return true;
         }
@@ -206,7 +203,7 @@ where
         let is_settled = self.groups().all(|group| {
             let holders = space.cpu_set().group(group).load(Ordering::Acquire);
             ones_from(holders, 0).all(|lane| {
-                let mark = &self.state(<Cpus<N> as Capacity>::cpu(group, lane)).lazy;
+                let mark = &self.state(P::Cpus::cpu(group, lane)).lazy;
                 mark.tagged() == space.id() || mark.get() == Attention::Detached
             })
         });
@@ -217,7 +214,7 @@ where
     }
 
     /// The flush of `space` has found its targets: if they are many, the space gets a tag.
-    pub(super) fn consider_tag(&self, here: Here<'_, N>, space: &AddressSpace<N>) {
+    pub(super) fn consider_tag(&self, here: Here<'_, P>, space: &AddressSpace<P::Cpus>) {
         let tags = self.platform.global_tags();
         let from = usize::from(self.policy().global_tags_from());
         if from == 0 || here.targets.len() < from || tags.is_none() || space.has_residents() {
@@ -232,7 +229,7 @@ where
 
     /// Whom a flush of `space` may leave alone: in transition nobody.
     #[inline]
-    pub(super) fn spares(&self, space: &AddressSpace<N>, freed: FreedTables) -> FreedTables {
+    pub(super) fn spares(&self, space: &AddressSpace<P::Cpus>, freed: FreedTables) -> FreedTables {
         let tags = self.platform.global_tags();
         if tags.is_none() {
             return freed;
@@ -245,20 +242,20 @@ where
 
     /// The tag under which this CPU, which has the shared root of `space` loaded, has to load it again.
     #[inline]
-    pub(super) fn tag_due(&self, state: &CpuState<N>, space: SpaceId) -> Option<Asid> {
+    pub(super) fn tag_due(&self, state: &CpuState<P::Cpus>, space: SpaceId) -> Option<Asid> {
         self.tag_of_loaded(state, space)
             .filter(|asid| *asid != state.tlb.asid())
     }
 
     /// Whether this CPU has the shared root of `space`, which it has loaded, under its global tag.
     #[inline]
-    pub(super) fn has_global_tag_loaded(&self, state: &CpuState<N>, space: SpaceId) -> bool {
+    pub(super) fn has_global_tag_loaded(&self, state: &CpuState<P::Cpus>, space: SpaceId) -> bool {
         self.tag_of_loaded(state, space) == Some(state.tlb.asid())
     }
 
     /// The global tag of `space`, which is loaded here, unless that is by a private root.
     #[inline]
-    fn tag_of_loaded(&self, state: &CpuState<N>, space: SpaceId) -> Option<Asid> {
+    fn tag_of_loaded(&self, state: &CpuState<P::Cpus>, space: SpaceId) -> Option<Asid> {
         let tags = self.platform.global_tags();
         if tags.is_none() || self.has_private_loaded(state) {
             return None;

@@ -15,7 +15,7 @@
 //! same CPU, to which a change of the policy leads.
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
@@ -32,23 +32,17 @@ use crate::tlb::{
 ///
 /// It may move in memory, and be dropped when no virtual CPU runs; then its tables may be freed.
 #[derive(Debug)]
-pub struct GuestSpace<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct GuestSpace<C: Capacity> {
     pub(super) id: SpaceId,
     root: Root,
     generation: Padded<AtomicU64>,
     /// Where it has ever run; whether it does now says the CPU's own mark, which costs no line that all of them write.
-    visited: Padded<AtomicCpuMask<N>>,
+    visited: Padded<AtomicCpuMask<C>>,
 }
 
-impl<const N: usize> GuestSpace<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> GuestSpace<C> {
     /// A virtual machine that has not run yet, whose nested page tables `root` leads to (SVM: nCR3; VMX: the EPT pointer). Any context; does not block.
-    pub fn new<P: Platform>(engine: &Shootdown<P, N>, root: Root) -> Self {
+    pub fn new<P: Platform<Cpus = C>>(engine: &Shootdown<P>, root: Root) -> Self {
         Self {
             id: engine.fresh_space_id(),
             root,
@@ -68,7 +62,7 @@ where
     }
 
     /// The CPUs that it has run on.
-    pub fn cpus(&self) -> CpuMask<N> {
+    pub fn cpus(&self) -> CpuMask<C> {
         self.visited.0.snapshot()
     }
 
@@ -85,9 +79,9 @@ where
     /// When the guest is another engine's, `vcpu` another guest's, or the CPU is not online, is in guest mode already, or would get no interrupt there:
     /// inside a called function, and while a [`PollIdle`](crate::calls::PollIdle) lives.
     #[track_caller]
-    pub unsafe fn run<P: Platform, R>(
+    pub unsafe fn run<P: Platform<Cpus = C>, R>(
         &self,
-        engine: &Shootdown<P, N>,
+        engine: &Shootdown<P>,
         vcpu: &mut Vcpu,
         enter: impl FnOnce(GuestEntry) -> GuestExit<R>,
     ) -> R {
@@ -144,19 +138,13 @@ where
 
 /// The CPU is in guest mode; when this is dropped, it has left. If that is because the host's function unwinds, the virtual CPU may have run: nothing that
 /// it has cached anywhere counts.
-struct InGuest<'a, 'v, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    here: Here<'a, N>,
+struct InGuest<'a, 'v, P: Platform> {
+    here: Here<'a, P>,
     vcpu: &'v mut Vcpu,
     returned: bool,
 }
 
-impl<const N: usize> Drop for InGuest<'_, '_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Drop for InGuest<'_, '_, P> {
     fn drop(&mut self) {
         self.here.lazy.set_guest(SpaceId::KERNEL);
         if !self.returned {
@@ -165,12 +153,9 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     #[track_caller]
-    fn check_may_enter(&self, here: Here<'_, N>) {
+    fn check_may_enter(&self, here: Here<'_, P>) {
         let me = here.cpu;
         assert!(self.is_ready(me), "{me} enters a guest before it is online");
         assert!(
@@ -183,7 +168,7 @@ where
         );
     }
 
-    fn choose_guest_tag(&self, here: Here<'_, N>, vcpu: &Vcpu, generation: TlbGen) -> Choice {
+    fn choose_guest_tag(&self, here: Here<'_, P>, vcpu: &Vcpu, generation: TlbGen) -> Choice {
         let slots = self.guest_slots(here.cpu);
         let age = vcpu.age(generation);
         let choice = slots.choose(self.policy(), vcpu.name, age, &here.tlb.turn);
@@ -199,10 +184,10 @@ where
     #[track_caller]
     pub(super) fn submit_guest_flush(
         &self,
-        guest: &GuestSpace<N>,
+        guest: &GuestSpace<P::Cpus>,
         ranges: &FlushRanges,
         freed: FreedTables,
-    ) -> FlushTicket<'_, P, N> {
+    ) -> FlushTicket<'_, P> {
         self.check_owner(guest.id);
         if ranges.is_empty() && freed == FreedTables::No {
             return FlushTicket::done(self);
@@ -220,7 +205,7 @@ where
 
     /// The CPUs that run `guest` now. After the barrier that follows the change.
     #[track_caller]
-    fn find_running(&self, guest: &GuestSpace<N>) -> CpuMask<N> {
+    fn find_running(&self, guest: &GuestSpace<P::Cpus>) -> CpuMask<P::Cpus> {
         let irq = self.irq_guard();
         let here = self.here();
         assert!(

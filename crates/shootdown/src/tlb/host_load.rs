@@ -7,7 +7,7 @@
 //! space concerns it. What it leaves behind lies under tag 0, and is dropped as the kernel's root is loaded again. Flushes of the kernel's
 //! part are done there as everywhere, and void the other tags.
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::HostRoots;
@@ -17,10 +17,7 @@ use crate::tlb::switch::not_online;
 use crate::tlb::{AddressSpace, KernelRoot, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
-impl<P: Platform, const N: usize> HostRoots<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> HostRoots<'_, P> {
     /// The first half of a switch from `previous` to `next`, either of which may be a root without a user part (`None`). If it returns true, the
     /// host loads the root of `next`, untagged, so that the load drops what the CPU has cached of user memory, and then calls
     /// [`end_switch`](Self::end_switch) with the same spaces, on this CPU but perhaps on another stack. If it returns false, the spaces are
@@ -35,8 +32,8 @@ where
     #[must_use = "whether the host has to load the root"]
     pub fn begin_switch(
         self,
-        previous: Option<&AddressSpace<N>>,
-        next: Option<&AddressSpace<N>>,
+        previous: Option<&AddressSpace<P::Cpus>>,
+        next: Option<&AddressSpace<P::Cpus>>,
     ) -> bool {
         let engine = self.0;
         // They are off already, or the caller is wrong; a flush between two of these lines would be answered as a stray.
@@ -77,8 +74,8 @@ where
     /// When that was not called on this CPU for these spaces.
     pub unsafe fn end_switch(
         self,
-        previous: Option<&AddressSpace<N>>,
-        next: Option<&AddressSpace<N>>,
+        previous: Option<&AddressSpace<P::Cpus>>,
+        next: Option<&AddressSpace<P::Cpus>>,
     ) {
         let engine = self.0;
         let (from, to) = (name(previous), name(next));
@@ -141,11 +138,8 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
-    fn check_loadable(&self, me: CpuId, next: Option<&AddressSpace<N>>) {
+impl<P: Platform> Shootdown<P> {
+    fn check_loadable(&self, me: CpuId, next: Option<&AddressSpace<P::Cpus>>) {
         assert!(
             self.platform.global_tags().is_none(),
             "the host loads a root itself, but only the engine knows its global tag: use switch_to"
@@ -165,9 +159,6 @@ where
     }
 }
 
-fn name<const N: usize>(space: Option<&AddressSpace<N>>) -> SpaceId
-where
-    Cpus<N>: Capacity,
-{
+fn name<C: Capacity>(space: Option<&AddressSpace<C>>) -> SpaceId {
     space.map_or(SpaceId::KERNEL, AddressSpace::id)
 }

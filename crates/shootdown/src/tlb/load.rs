@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -14,15 +13,12 @@ use crate::tlb::{
 };
 use crate::trace::TraceEvent;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// The loaded space was not left, but flushes may have passed this CPU by.
     pub(crate) fn drop_missed<const WINDOWS: bool>(
         &self,
-        state: &CpuState<N>,
-        space: &AddressSpace<N>,
+        state: &CpuState<P::Cpus>,
+        space: &AddressSpace<P::Cpus>,
         generation: TlbGen,
     ) {
         let known = state.tlb.generation();
@@ -41,7 +37,7 @@ where
     }
 
     /// Drops everything of the loaded space under its tag, both sides.
-    pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuState<N>) {
+    pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuState<P::Cpus>) {
         if WINDOWS {
             // What it makes up for may have unlinked tables.
             self.copy_top(state, FlushRange::WHOLE);
@@ -63,13 +59,18 @@ where
 
     /// Drops `range` under the loaded tag, both sides.
     #[inline]
-    pub(crate) fn drop_range(&self, state: &CpuState<N>, range: FlushRange, freed: FreedTables) {
+    pub(crate) fn drop_range(
+        &self,
+        state: &CpuState<P::Cpus>,
+        range: FlushRange,
+        freed: FreedTables,
+    ) {
         self.drop_local(LocalFlush::Pages(range, freed));
         self.note_user_side(state, Some((range, freed)));
     }
 
     #[inline]
-    fn note_user_side(&self, state: &CpuState<N>, range: Option<(FlushRange, FreedTables)>) {
+    fn note_user_side(&self, state: &CpuState<P::Cpus>, range: Option<(FlushRange, FreedTables)>) {
         if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
             state.tlb.set_user_side(UserSide::Due);
         }
@@ -79,7 +80,7 @@ where
     pub(super) fn load<const WINDOWS: bool>(
         &self,
         me: CpuId,
-        wanted: &SpaceRoot<'_, N>,
+        wanted: &SpaceRoot<'_, P::Cpus>,
         generation: TlbGen,
     ) {
         let state = self.state(me);
@@ -116,7 +117,7 @@ where
     }
 
     /// The global tag of `wanted`, if it is a shared root and the space has one. After the barrier of I2.
-    fn global_tag<const WINDOWS: bool>(&self, wanted: &SpaceRoot<'_, N>) -> Option<Asid> {
+    fn global_tag<const WINDOWS: bool>(&self, wanted: &SpaceRoot<'_, P::Cpus>) -> Option<Asid> {
         let (tags, space) = (self.platform.global_tags(), wanted.space.id());
         if tags.is_none() || wanted.name::<WINDOWS>() != space {
             return None;
@@ -175,7 +176,7 @@ where
     #[inline]
     pub(super) fn load_value(
         &self,
-        state: &CpuState<N>,
+        state: &CpuState<P::Cpus>,
         root: u64,
         asid: Asid,
         entries: TagEntries,

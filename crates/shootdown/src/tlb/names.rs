@@ -3,7 +3,6 @@
 use core::fmt;
 use core::sync::atomic::AtomicU64 as CoreU64;
 
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::Ordering;
@@ -148,10 +147,7 @@ impl TlbGen {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// A name that no space of this engine has had.
     pub(crate) fn fresh_space_id(&self) -> SpaceId {
         let sequence = self.names.0.fetch_add(1, Ordering::Relaxed) + 1;

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
@@ -12,11 +11,8 @@ use crate::tlb::{FlushRange, FlushRanges, FreedTables, WindowRoot};
 use crate::trace::TraceEvent;
 
 /// The windows of a CPU, in the hands of code that cannot leave it.
-pub struct PinnedWindows<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    engine: &'a Shootdown<P, N>,
+pub struct PinnedWindows<'a, P: Platform> {
+    engine: &'a Shootdown<P>,
     windows: &'a WindowRoot,
     _preempt: PreemptGuard<'a, P>,
     _stays: NotSend,
@@ -26,10 +22,7 @@ where
 #[derive(Debug)]
 struct NotSend(#[expect(dead_code, reason = "only its type matters")] *const ());
 
-impl<'a, P: Platform, const N: usize> Windows<'a, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<'a, P: Platform> Windows<'a, P> {
     /// Stays on this CPU, which is that of `windows`, until the guard is dropped: preemption is disabled meanwhile.
     ///
     /// Whoever changes a window does so under the guard, and flushes by it. Any context with preemption or interrupts on or off;
@@ -41,7 +34,7 @@ where
     /// # Panics
     /// When `windows` is another engine's.
     #[track_caller]
-    pub fn pin(self, windows: &'a WindowRoot) -> Result<PinnedWindows<'a, P, N>, WrongCpu> {
+    pub fn pin(self, windows: &'a WindowRoot) -> Result<PinnedWindows<'a, P>, WrongCpu> {
         let engine = self.0;
         engine.check_owner(windows.space);
         let preempt = engine.preempt_guard();
@@ -61,10 +54,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> PinnedWindows<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> PinnedWindows<'_, P> {
     /// Makes this CPU forget `range` of its windows, whose entries were changed under this guard. Whatever was unlinked, pages
     /// and tables, may be reused when it returns: no other CPU is concerned, and none is asked. The range covers all that an unlinked table translated.
     ///
@@ -112,10 +102,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> fmt::Debug for PinnedWindows<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> fmt::Debug for PinnedWindows<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PinnedWindows").field(self.windows).finish()
     }

@@ -3,7 +3,6 @@
 
 use core::fmt;
 
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuSet;
@@ -47,19 +46,13 @@ trait Take {
 }
 
 /// The targets of this CPU's request.
-struct OwnTargets<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    engine: &'a Shootdown<P, N>,
-    here: Here<'a, N>,
+struct OwnTargets<'a, P: Platform> {
+    engine: &'a Shootdown<P>,
+    here: Here<'a, P>,
     request: &'a FlushRequest,
 }
 
-impl<P: Platform, const N: usize> Take for OwnTargets<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Take for OwnTargets<'_, P> {
     fn rest(&self) -> CpuSet<'_> {
         // SAFETY: 1. interrupts are off as long as there is `here`, and what changes the set borrows `self` mutably.
         unsafe { self.here.targets.as_set() }
@@ -85,10 +78,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> OwnTargets<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> OwnTargets<'_, P> {
     fn needs_all(&self) -> bool {
         self.request.spares_nobody() && self.request.space().is_some()
     }
@@ -100,18 +90,15 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Has the platform take from this CPU's set `targets` those that it reaches. Nobody tells these of the change: the next request finds a gap (I3). Returns
     /// whether the flush of this CPU has been done. Interrupts are off.
     #[cold]
     pub(super) fn take_targets(
         &self,
-        here: Here<'_, N>,
+        here: Here<'_, P>,
         request: &FlushRequest,
-        space: Option<&AddressSpace<N>>,
+        space: Option<&AddressSpace<P::Cpus>>,
     ) -> bool {
         // Private roots renew their entries themselves before a table is freed (I4): each CPU must be told.
         let needs_cpus = P::HAS_WINDOWS
@@ -130,7 +117,7 @@ where
         is_flushed
     }
 
-    fn ask_platform(&self, here: Here<'_, N>, request: &FlushRequest) -> bool {
+    fn ask_platform(&self, here: Here<'_, P>, request: &FlushRequest) -> bool {
         let mut own = OwnTargets {
             engine: self,
             here,

@@ -1,7 +1,6 @@
 //! The responder's half of a flush.
 
 use crate::call::{Kind, Place};
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
@@ -32,14 +31,9 @@ enum Extent {
 
 /// A responder serves. It must not unwind while its CPU owes a flush that it has acknowledged: whoever asked for it gives frames away that this CPU still
 /// uses (I5). Forgotten at the end.
-pub(crate) struct Serving<'a, const N: usize>(pub(crate) Here<'a, N>)
-where
-    Cpus<N>: Capacity;
+pub(crate) struct Serving<'a, P: Platform>(pub(crate) Here<'a, P>);
 
-impl<const N: usize> Drop for Serving<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Drop for Serving<'_, P> {
     fn drop(&mut self) {
         assert!(
             !self.0.tlb.owes_flush(),
@@ -48,15 +42,12 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Serves one flush request of this kind. Interrupts are off.
     ///
     /// # Safety
     /// 1. The request names this CPU, which has not acknowledged it.
-    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) {
+    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, P>, place: Place, kind: Kind) {
         // SAFETY: duty 1.
         let flush = unsafe { self.read_flush(me, place, kind) };
         let early = me.early_acks.get();
@@ -83,7 +74,7 @@ where
     /// # Safety
     /// 1. As [`serve_flush`](Self::serve_flush).
     #[inline(always)]
-    unsafe fn read_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) -> FlushRequest {
+    unsafe fn read_flush(&self, me: Here<'_, P>, place: Place, kind: Kind) -> FlushRequest {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_at(place).contents() };
         if kind.is_indirect() {
@@ -102,7 +93,7 @@ where
     }
 
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
-    pub(crate) fn flush_here(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
+    pub(crate) fn flush_here(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
         if request.space == SpaceId::KERNEL {
             let extent = match request.ranges.ranges().is_whole() {
                 true => Extent::All,
@@ -117,7 +108,7 @@ where
 
     /// As [`is_due`](Self::is_due), and counts those that are not.
     #[inline]
-    fn check_due(&self, me: Here<'_, N>, request: &FlushRequest) -> bool {
+    fn check_due(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
         let is_due = Self::is_due(me, request);
         if !is_due {
             match me.tlb.loaded() == request.space {
@@ -130,7 +121,7 @@ where
 
     /// A flush of a space that is not loaded here.
     #[cold]
-    fn count_stray(&self, me: Here<'_, N>) {
+    fn count_stray(&self, me: Here<'_, P>) {
         assert!(
             me.tlb.switch().is_none(),
             "{} polls, or flushes, between begin_switch and end_switch: keep interrupts off there, and take no lock that polls",
@@ -141,7 +132,7 @@ where
 
     /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since.
     #[inline]
-    fn is_due(me: Here<'_, N>, request: &FlushRequest) -> bool {
+    fn is_due(me: Here<'_, P>, request: &FlushRequest) -> bool {
         me.tlb.loaded() == request.space && request.generation > me.tlb.generation()
     }
 
@@ -152,7 +143,7 @@ where
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
     /// serve, and after a full flush they are covered.
     #[inline]
-    fn flush_change(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
+    fn flush_change(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
         let changes = me.tlb.change(request.generation);
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
@@ -170,7 +161,7 @@ where
     }
 
     #[inline]
-    fn may_go_by_page(&self, me: Here<'_, N>, request: &FlushRequest) -> bool {
+    fn may_go_by_page(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
         !request.ranges.ranges().is_whole() && self.tag_due(me.state, request.space).is_none()
     }
 
@@ -180,7 +171,7 @@ where
     #[inline(never)]
     fn flush_after_gap(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         request: &FlushRequest,
         (changes, known): (Changes, Changes),
         role: Role,
@@ -198,7 +189,7 @@ where
     }
 
     #[inline]
-    fn carry_out(&self, me: Here<'_, N>, request: &FlushRequest, extent: Extent, role: Role) {
+    fn carry_out(&self, me: Here<'_, P>, request: &FlushRequest, extent: Extent, role: Role) {
         match self.has_private_loaded(me.state) {
             false => self.flush_root::<false>(me, request, extent, role),
             true => self.flush_private_root(me, request, extent, role),
@@ -210,7 +201,7 @@ where
     #[inline(never)]
     fn flush_private_root(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         request: &FlushRequest,
         extent: Extent,
         role: Role,
@@ -221,7 +212,7 @@ where
     /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded.
     fn flush_root<const WINDOWS: bool>(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         request: &FlushRequest,
         extent: Extent,
         role: Role,
@@ -258,7 +249,7 @@ where
     #[inline]
     fn drop_requested<const WINDOWS: bool>(
         &self,
-        me: Here<'_, N>,
+        me: Here<'_, P>,
         request: &FlushRequest,
         extent: Extent,
     ) {

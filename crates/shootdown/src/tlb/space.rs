@@ -1,7 +1,7 @@
 //! [`AddressSpace`]: a page-table root, its generation, and the CPUs that may cache it.
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -17,10 +17,7 @@ use crate::tlb::{Root, SpaceId, TagRun, TagSet, TlbGen};
 /// It may move in memory and holds no pointer to the tables. The generation and the set of CPUs have
 /// cache lines of their own: every flush writes the first, every switch the second.
 #[derive(Debug)]
-pub struct AddressSpace<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub struct AddressSpace<C: Capacity> {
     id: SpaceId,
     root: Root,
     /// How often top-level entries have changed; only private roots look ([`WindowRoot`](crate::windows::WindowRoot)).
@@ -29,11 +26,11 @@ where
     /// CPU too many.
     has_residents: OwnWord,
     /// CPUs that stay in the set when they leave; see `present.rs`.
-    residents: AtomicCpuMask<N>,
+    residents: AtomicCpuMask<C>,
     /// Where it has, or has asked for, a [global tag](crate::remote::GlobalTags).
     tag_set: SetOnce<TagSet>,
     generation: Padded<Changed>,
-    cpus: Padded<AtomicCpuMask<N>>,
+    cpus: Padded<AtomicCpuMask<C>>,
 }
 
 /// What every flush of a space writes.
@@ -43,12 +40,9 @@ struct Changed {
     tag_run: TagRun,
 }
 
-impl<const N: usize> AddressSpace<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> AddressSpace<C> {
     /// A space that no CPU has loaded yet. Any context; does not block.
-    pub fn new<P: Platform>(engine: &Shootdown<P, N>, root: Root) -> Self {
+    pub fn new<P: Platform<Cpus = C>>(engine: &Shootdown<P>, root: Root) -> Self {
         Self {
             id: engine.fresh_space_id(),
             root,
@@ -91,7 +85,7 @@ where
     }
 
     /// The CPUs that may cache translations of this space, as seen now.
-    pub fn cpus(&self) -> CpuMask<N> {
+    pub fn cpus(&self) -> CpuMask<C> {
         self.cpus.0.snapshot()
     }
 
@@ -162,15 +156,12 @@ where
         unsafe { self.tag_set.set(set) }
     }
 
-    pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<N> {
+    pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<C> {
         &self.cpus.0
     }
 }
 
-impl<const N: usize> Drop for AddressSpace<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Drop for AddressSpace<C> {
     /// # Panics
     /// When some CPU still has the space loaded: its tables must not be freed yet (I4). The panic does not unwind, because then its
     /// owner's other fields would be dropped, the tables among them; where panics unwind, the process is aborted.

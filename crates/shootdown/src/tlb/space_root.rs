@@ -3,7 +3,7 @@
 //! Without windows none of this runs: switches and flushes are compiled twice, with the parameter `WINDOWS` and without, and one test
 //! at the beginning chooses. A platform without windows has neither the second nor the test ([`Platform::HAS_WINDOWS`]).
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
@@ -12,26 +12,20 @@ use crate::tlb::{AddressSpace, FlushRange, SpaceId, TlbGen, WindowRoot};
 
 /// A root of a space: the shared one, or a CPU's private one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SpaceRoot<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    pub(crate) space: &'a AddressSpace<N>,
+pub(crate) struct SpaceRoot<'a, C: Capacity> {
+    pub(crate) space: &'a AddressSpace<C>,
     windows: Option<&'a WindowRoot>,
 }
 
-impl<'a, const N: usize> SpaceRoot<'a, N>
-where
-    Cpus<N>: Capacity,
-{
-    pub(crate) fn private(space: &'a AddressSpace<N>, windows: &'a WindowRoot) -> Self {
+impl<'a, C: Capacity> SpaceRoot<'a, C> {
+    pub(crate) fn private(space: &'a AddressSpace<C>, windows: &'a WindowRoot) -> Self {
         Self {
             space,
             windows: Some(windows),
         }
     }
 
-    pub(crate) fn shared(space: &'a AddressSpace<N>) -> Self {
+    pub(crate) fn shared(space: &'a AddressSpace<C>) -> Self {
         Self {
             space,
             windows: None,
@@ -67,14 +61,11 @@ fn aged(generation: TlbGen, changes: u64) -> TlbGen {
     TlbGen::from_raw(generation.as_u64().wrapping_add(changes))
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Whether a switch to the shared root of `next` concerns windows: some CPU is a resident there, or this one is in what
     /// it has loaded. Interrupts are off.
     #[inline]
-    pub(crate) fn meets_windows(&self, me: CpuId, next: &AddressSpace<N>) -> bool {
+    pub(crate) fn meets_windows(&self, me: CpuId, next: &AddressSpace<P::Cpus>) -> bool {
         // One branch: both words are on lines that a switch reads anyway.
         P::HAS_WINDOWS && next.has_residents() | self.is_resident_somewhere(me)
     }
@@ -89,7 +80,7 @@ where
     pub(crate) fn arrive<const WINDOWS: bool>(
         &self,
         me: CpuId,
-        wanted: &SpaceRoot<'_, N>,
+        wanted: &SpaceRoot<'_, P::Cpus>,
     ) -> Option<SpaceId> {
         let (space, id) = (wanted.space, wanted.space.id());
         let is_resident = WINDOWS && space.is_resident(me);
@@ -107,7 +98,7 @@ where
     /// This CPU has loaded a root, of a space where it is a resident or not. Interrupts are off.
     pub(crate) fn settle<const WINDOWS: bool>(
         &self,
-        state: &CpuState<N>,
+        state: &CpuState<P::Cpus>,
         resident: Option<SpaceId>,
     ) {
         if WINDOWS {
@@ -116,7 +107,7 @@ where
     }
 
     /// By which the loaded tag is remembered.
-    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuState<N>) -> SpaceId {
+    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuState<P::Cpus>) -> SpaceId {
         match WINDOWS && self.has_private_loaded(state) {
             true => state.tlb.windows.name(),
             false => state.tlb.loaded(),
@@ -124,7 +115,7 @@ where
     }
 
     /// How old what the loaded tag holds may be.
-    pub(crate) fn loaded_age<const WINDOWS: bool>(&self, state: &CpuState<N>) -> TlbGen {
+    pub(crate) fn loaded_age<const WINDOWS: bool>(&self, state: &CpuState<P::Cpus>) -> TlbGen {
         let tlb = &state.tlb;
         match WINDOWS && self.has_private_loaded(state) {
             true => aged(tlb.generation(), tlb.windows.changes.get()),
@@ -135,8 +126,8 @@ where
     /// What the loaded root is, for those that flush it. Interrupts are off.
     pub(crate) fn note_root<const WINDOWS: bool>(
         &self,
-        state: &CpuState<N>,
-        wanted: Option<&SpaceRoot<'_, N>>,
+        state: &CpuState<P::Cpus>,
+        wanted: Option<&SpaceRoot<'_, P::Cpus>>,
     ) {
         if !WINDOWS {
             return;
@@ -155,7 +146,7 @@ where
     }
 
     /// The private root of `wanted`, if it is one, has all that was in the shared one before the caller read the generation.
-    pub(crate) fn refresh_root<const WINDOWS: bool>(&self, wanted: &SpaceRoot<'_, N>) {
+    pub(crate) fn refresh_root<const WINDOWS: bool>(&self, wanted: &SpaceRoot<'_, P::Cpus>) {
         if let Some(windows) = wanted.windows::<WINDOWS>() {
             windows.refresh(&self.platform, wanted.space);
         }
@@ -163,7 +154,7 @@ where
 
     /// Copies the shared top-level entries for `range` into the private root, if one is loaded: tables may have been unlinked. Before
     /// the flush, and after the flush was asked for or the generation read.
-    pub(crate) fn copy_top(&self, state: &CpuState<N>, range: FlushRange) {
+    pub(crate) fn copy_top(&self, state: &CpuState<P::Cpus>, range: FlushRange) {
         if self.has_private_loaded(state) {
             let loaded = &state.tlb.windows;
             let (shared, private) = (loaded.shared.get(), loaded.private.get());
@@ -174,7 +165,7 @@ where
     }
 
     /// Whether this CPU has a private root loaded.
-    pub(crate) fn has_private_loaded(&self, state: &CpuState<N>) -> bool {
+    pub(crate) fn has_private_loaded(&self, state: &CpuState<P::Cpus>) -> bool {
         P::HAS_WINDOWS && state.tlb.windows.name() != SpaceId::KERNEL
     }
 }

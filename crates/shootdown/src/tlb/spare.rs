@@ -1,6 +1,6 @@
 //! Choosing whom a flush interrupts: the CPUs in the space's set that are online, but those that need not be told.
 
-use crate::capacity::{Capacity, Cpus};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::own_set::ones_from;
@@ -8,20 +8,22 @@ use crate::platform::Platform;
 use crate::sync::Ordering;
 use crate::tlb::{AddressSpace, Attention, FreedTables};
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Puts the CPUs that a flush of `space` has to reach into this CPU's set `targets`. After the barrier that follows the
     /// page-table change, with interrupts off.
-    pub(super) fn find_holders(&self, me: CpuId, space: &AddressSpace<N>, freed: FreedTables) {
+    pub(super) fn find_holders(
+        &self,
+        me: CpuId,
+        space: &AddressSpace<P::Cpus>,
+        freed: FreedTables,
+    ) {
         let targets = &self.state(me).targets;
         targets.clear();
         for group in self.groups() {
             // ORDERING: Acquire sees the root switch of a CPU that has left; pairs with `leave`.
             let mut holders = space.cpu_set().group(group).load(Ordering::Acquire);
-            if group == <Cpus<N> as Capacity>::group(me) {
-                holders &= !<Cpus<N> as Capacity>::bit(me);
+            if group == P::Cpus::group(me) {
+                holders &= !P::Cpus::bit(me);
             }
             if P::HAS_WINDOWS && holders != 0 && space.has_residents() {
                 holders &= !self.absent(group, holders, space);
@@ -44,8 +46,8 @@ where
         for group in self.groups() {
             // ORDERING: as in `ready_cpus`.
             let mut ready = self.ready_set().group(group).load(Ordering::Acquire);
-            if group == <Cpus<N> as Capacity>::group(me) {
-                ready &= !<Cpus<N> as Capacity>::bit(me);
+            if group == P::Cpus::group(me) {
+                ready &= !P::Cpus::bit(me);
             }
             targets.set_group(group, ready);
         }
@@ -54,10 +56,10 @@ where
     /// Those of a group's `holders` that are residents and elsewhere: they compare generations when they come back.
     #[cold]
     #[inline(never)]
-    fn absent(&self, group: usize, holders: u64, space: &AddressSpace<N>) -> u64 {
+    fn absent(&self, group: usize, holders: u64, space: &AddressSpace<P::Cpus>) -> u64 {
         let mut absent = 0u64;
         for lane in ones_from(space.residents_of(group) & holders, 0) {
-            let cpu = <Cpus<N> as Capacity>::cpu(group, lane);
+            let cpu = P::Cpus::cpu(group, lane);
             if !self.state(cpu).lazy.presence.is_in(space.id()) {
                 absent |= 1 << lane;
             }

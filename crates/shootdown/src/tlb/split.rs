@@ -6,16 +6,12 @@
 //! to user mode whether to drop it, once for any number of flushes. (Linux does the same: `user_pcid_flush_mask` in
 //! `arch/x86/mm/tlb.c`.)
 
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::handle::UserMemory;
 use crate::platform::Platform;
 use crate::tlb::{Asid, FlushRange, FreedTables, TagEntries, UserSide};
 
-impl<P: Platform, const N: usize> UserMemory<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> UserMemory<'_, P> {
     /// How to load the user side's root now: under which tag's user side, and whether what that has cached may be
     /// used. For hosts with two roots a space ([`Platform::splits_tags`]).
     ///
@@ -42,10 +38,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// The kernel side of the loaded tag has been flushed: a range of it, or all.
     pub(crate) fn flush_user_side(
         &self,

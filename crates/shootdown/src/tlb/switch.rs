@@ -1,6 +1,5 @@
 //! Loading and leaving address spaces on this CPU.
 
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::UserMemory;
@@ -9,10 +8,7 @@ use crate::sync::{Ordering, fence};
 use crate::tlb::{AddressSpace, Attention, KernelRoot, SpaceId, SpaceRoot};
 use crate::trace::TraceEvent;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Shootdown<P> {
     /// Makes `next` the loaded space of this CPU; `previous` is the one loaded so far, lazily or not, if any.
     ///
     /// Interrupts in any state, but the caller must not leave this CPU meanwhile. Does not block. Where the platform
@@ -26,7 +22,11 @@ where
     ///
     /// # Panics
     /// When `previous` is not what this CPU has loaded, or the CPU is not online.
-    pub fn switch_to(&self, previous: Option<&AddressSpace<N>>, next: &AddressSpace<N>) {
+    pub fn switch_to(
+        &self,
+        previous: Option<&AddressSpace<P::Cpus>>,
+        next: &AddressSpace<P::Cpus>,
+    ) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         let wanted = SpaceRoot::shared(next);
@@ -43,8 +43,8 @@ where
     pub(crate) fn switch_windows(
         &self,
         me: CpuId,
-        previous: Option<&AddressSpace<N>>,
-        next: SpaceRoot<'_, N>,
+        previous: Option<&AddressSpace<P::Cpus>>,
+        next: SpaceRoot<'_, P::Cpus>,
     ) {
         self.switch::<true>(me, previous, next);
     }
@@ -54,8 +54,8 @@ where
     fn switch<const WINDOWS: bool>(
         &self,
         me: CpuId,
-        previous: Option<&AddressSpace<N>>,
-        next: SpaceRoot<'_, N>,
+        previous: Option<&AddressSpace<P::Cpus>>,
+        next: SpaceRoot<'_, P::Cpus>,
     ) {
         self.check_host(me, previous);
         self.check_loads(me, next.space);
@@ -83,7 +83,7 @@ where
     ///
     /// # Panics
     /// When `previous` is not what this CPU has loaded.
-    pub fn switch_away(&self, previous: &AddressSpace<N>, kernel_root: KernelRoot) {
+    pub fn switch_away(&self, previous: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_host(me, Some(previous));
@@ -113,7 +113,7 @@ where
     }
 
     /// Makes the root of `wanted` the one that this CPU has loaded and may use.
-    fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, N>) {
+    fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, P::Cpus>) {
         let space = wanted.space;
         let state = self.state(me);
         // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still, not under another that this CPU
@@ -150,14 +150,14 @@ where
 
     /// This CPU may load `next`.
     #[inline]
-    pub(super) fn check_loads(&self, me: CpuId, next: &AddressSpace<N>) {
+    pub(super) fn check_loads(&self, me: CpuId, next: &AddressSpace<P::Cpus>) {
         if !self.is_ready(me) {
             not_online(me);
         }
         self.check_owner(next.id());
     }
 
-    pub(super) fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {
+    pub(super) fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<P::Cpus>>) {
         let loaded = self.state(me).tlb.host();
         let claimed = previous.map_or(SpaceId::KERNEL, AddressSpace::id);
         if loaded != claimed {
@@ -166,7 +166,7 @@ where
     }
 
     /// Takes this CPU out of the set, unless it is a resident, after its root no longer reaches the space.
-    pub(super) fn leave(&self, previous: &AddressSpace<N>, me: CpuId) {
+    pub(super) fn leave(&self, previous: &AddressSpace<P::Cpus>, me: CpuId) {
         if P::HAS_WINDOWS && previous.is_resident(me) {
             return;
         }
@@ -176,10 +176,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize> UserMemory<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> UserMemory<'_, P> {
     /// Keeps `space` loaded while this CPU runs something that uses no user memory: the idle loop, a kernel
     /// thread. Same context as [`switch_to`](Shootdown::switch_to).
     ///
@@ -191,7 +188,7 @@ where
     ///
     /// # Panics
     /// When `space` is not what this CPU has loaded.
-    pub fn enter_lazy(self, space: &AddressSpace<N>, kernel_root: KernelRoot) {
+    pub fn enter_lazy(self, space: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let engine = self.0;
         let irq = engine.irq_guard();
         let me = engine.platform.current_cpu();

@@ -4,7 +4,6 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 
 use crate::call::{RequestRef, WaitsFor};
-use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::platform::Platform;
@@ -23,29 +22,23 @@ use crate::tlb::FlushRequest;
 /// ```compile_fail
 /// # use shootdown::*;
 /// fn is_send<T: Send>(_: T) {}
-/// fn example<P: Platform>(engine: &Shootdown<P, 4>, space: &AddressSpace<4>) {
+/// fn example<P: Platform>(engine: &Shootdown<P>, space: &AddressSpace<P::Cpus>) {
 ///     is_send(engine.submit_flush(space, FlushRange::WHOLE, FreedTables::No));
 /// }
 /// ```
 #[must_use = "other CPUs may still use the old translations: wait for the ticket"]
 #[derive(Debug)]
-pub struct FlushTicket<'a, P: Platform, const N: usize, H = ()>
-where
-    Cpus<N>: Capacity,
-{
+pub struct FlushTicket<'a, P: Platform, H = ()> {
     /// None once it has been waited for, or handed on.
-    flush: Option<PendingFlush<'a, P, N>>,
+    flush: Option<PendingFlush<'a, P>>,
     /// The same.
     held: Option<H>,
 }
 
 /// What is left of a flush. Dropping it waits.
 #[derive(Debug)]
-struct PendingFlush<'a, P: Platform, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    engine: &'a Shootdown<P, N>,
+struct PendingFlush<'a, P: Platform> {
+    engine: &'a Shootdown<P>,
     request: Option<RequestRef>,
     /// What is still to be flushed here, after the wait. Only with preemption disabled: it is this CPU's.
     local_due: Option<FlushRequest>,
@@ -55,16 +48,13 @@ where
     _here: PhantomData<*const ()>,
 }
 
-impl<'a, P: Platform, const N: usize> FlushTicket<'a, P, N>
-where
-    Cpus<N>: Capacity,
-{
-    pub(crate) fn done(engine: &'a Shootdown<P, N>) -> Self {
+impl<'a, P: Platform> FlushTicket<'a, P> {
+    pub(crate) fn done(engine: &'a Shootdown<P>) -> Self {
         Self::new(engine, None, None)
     }
 
     pub(crate) fn published(
-        engine: &'a Shootdown<P, N>,
+        engine: &'a Shootdown<P>,
         request: RequestRef,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> Self {
@@ -72,7 +62,7 @@ where
     }
 
     pub(crate) fn new(
-        engine: &'a Shootdown<P, N>,
+        engine: &'a Shootdown<P>,
         request: Option<RequestRef>,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> Self {
@@ -98,7 +88,7 @@ where
     }
 
     /// Has the ticket hold `value`, whatever the host collects freed frames in, until the flush is complete.
-    pub fn hold<H>(mut self, value: H) -> FlushTicket<'a, P, N, H> {
+    pub fn hold<H>(mut self, value: H) -> FlushTicket<'a, P, H> {
         FlushTicket {
             flush: self.flush.take(),
             held: Some(value),
@@ -106,10 +96,7 @@ where
     }
 }
 
-impl<P: Platform, const N: usize, H> FlushTicket<'_, P, N, H>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform, H> FlushTicket<'_, P, H> {
     /// Whether waiting would return at once. Any context; does not block.
     pub fn is_done(&self) -> bool {
         self.flush.as_ref().is_none_or(|flush| {
@@ -135,19 +122,13 @@ where
     }
 }
 
-impl<P: Platform, const N: usize, H> Drop for FlushTicket<'_, P, N, H>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform, H> Drop for FlushTicket<'_, P, H> {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-impl<P: Platform, const N: usize> Drop for PendingFlush<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Drop for PendingFlush<'_, P> {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             self.engine.wait_for(request, WaitsFor::Flush);

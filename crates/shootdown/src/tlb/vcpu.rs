@@ -1,6 +1,5 @@
 //! [`Vcpu`]: a virtual CPU, and how it enters and leaves guest mode.
 
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
@@ -20,10 +19,7 @@ pub struct Vcpu {
 
 impl Vcpu {
     /// A virtual CPU of `guest` that has not run yet. Any context; does not block.
-    pub fn new<P: Platform, const N: usize>(engine: &Shootdown<P, N>, guest: &GuestSpace<N>) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
+    pub fn new<P: Platform>(engine: &Shootdown<P>, guest: &GuestSpace<P::Cpus>) -> Self {
         Self {
             name: engine.fresh_space_id(),
             guest: guest.id,

@@ -15,16 +15,12 @@
 
 use core::mem::ManuallyDrop;
 
-use crate::capacity::{Capacity, Cpus};
 use crate::handle::Windows;
 use crate::platform::Platform;
 use crate::sync::Ordering;
 use crate::tlb::{AddressSpace, Root, SpaceRoot, WindowRoot};
 
-impl<P: Platform, const N: usize> Windows<'_, P, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<P: Platform> Windows<'_, P> {
     /// Does what [`Shootdown::switch_to`](crate::Shootdown::switch_to) does, but loads the private root `windows` of this CPU: its windows can be
     /// used from now on, and everything else of `next`. The same space may be loaded by one root, then by the other.
     ///
@@ -34,8 +30,8 @@ where
     /// As there, and when `windows` is another CPU's or another space's.
     pub fn switch_to(
         self,
-        previous: Option<&AddressSpace<N>>,
-        next: &AddressSpace<N>,
+        previous: Option<&AddressSpace<P::Cpus>>,
+        next: &AddressSpace<P::Cpus>,
         windows: &WindowRoot,
     ) {
         let engine = self.0;
@@ -65,7 +61,7 @@ where
     /// # Panics
     /// When `windows` is another CPU's, another space's or another engine's.
     #[track_caller]
-    pub fn refresh(self, space: &AddressSpace<N>, windows: &WindowRoot) -> bool {
+    pub fn refresh(self, space: &AddressSpace<P::Cpus>, windows: &WindowRoot) -> bool {
         let engine = self.0;
         engine.check_owner(windows.space);
         let irq = engine.irq_guard();
@@ -92,7 +88,7 @@ where
     /// On another CPU; when this CPU has the private root loaded, lazily too ([`Shootdown::switch_to`](crate::Shootdown::switch_to) or
     /// [`switch_away`](crate::Shootdown::switch_away) first); when it is another space's or another engine's. Then the table may not be freed.
     #[track_caller]
-    pub fn retire(self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+    pub fn retire(self, space: &AddressSpace<P::Cpus>, windows: WindowRoot) -> Root {
         let engine = self.0;
         // A refusal that unwinds gives nothing back.
         let windows = ManuallyDrop::new(windows);
@@ -116,7 +112,11 @@ where
     /// # Panics
     /// When `windows` is another space's or another engine's, or its CPU has `space` loaded.
     #[track_caller]
-    pub unsafe fn retire_elsewhere(self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+    pub unsafe fn retire_elsewhere(
+        self,
+        space: &AddressSpace<P::Cpus>,
+        windows: WindowRoot,
+    ) -> Root {
         let engine = self.0;
         let windows = ManuallyDrop::new(windows);
         engine.check_owner(windows.space);
@@ -130,7 +130,7 @@ where
     }
 
     #[track_caller]
-    fn give_back(self, space: &AddressSpace<N>, windows: ManuallyDrop<WindowRoot>) -> Root {
+    fn give_back(self, space: &AddressSpace<P::Cpus>, windows: ManuallyDrop<WindowRoot>) -> Root {
         let engine = self.0;
         engine.check_owner(windows.space);
         let owner = windows.cpu;

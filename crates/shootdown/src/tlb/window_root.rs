@@ -1,6 +1,5 @@
 //! [`WindowRoot`]: a page-table root that one CPU alone loads.
 
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -36,15 +35,12 @@ impl WindowRoot {
     ///
     /// # Panics
     /// When the platform has [no windows](Platform::HAS_WINDOWS).
-    pub fn new<P: Platform, const N: usize>(
-        engine: &Shootdown<P, N>,
-        space: &AddressSpace<N>,
+    pub fn new<P: Platform>(
+        engine: &Shootdown<P>,
+        space: &AddressSpace<P::Cpus>,
         cpu: CpuId,
         root: Root,
-    ) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
+    ) -> Self {
         engine.check_owner(space.id());
         assert!(
             P::HAS_WINDOWS,
@@ -83,14 +79,7 @@ impl WindowRoot {
     }
 
     /// Takes over the shared top-level entries if any has changed since; true if so. On its CPU, interrupts off.
-    pub(super) fn refresh<P: Platform, const N: usize>(
-        &self,
-        platform: &P,
-        space: &AddressSpace<N>,
-    ) -> bool
-    where
-        Cpus<N>: Capacity,
-    {
+    pub(super) fn refresh<P: Platform>(&self, platform: &P, space: &AddressSpace<P::Cpus>) -> bool {
         // Read before the entries: one that changes meanwhile is copied again next time.
         let top = space.top();
         let is_behind = self.top_seen.get() != top;

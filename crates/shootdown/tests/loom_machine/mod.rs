@@ -199,7 +199,11 @@ pub struct Model<const N: usize> {
 // SAFETY: each loom thread is one CPU with a fixed number; "interrupts" run only inside `take_interrupt`, so
 // nothing else runs between save and restore; flushes drop the cached copies; an interrupt is a flag stored
 // with Release and taken with Acquire.
-unsafe impl<const N: usize> Platform for Model<N> {
+unsafe impl<const N: usize> Platform for Model<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Cpus = Cpus<N>;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -345,7 +349,10 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 }
 
-impl<const N: usize> Model<N> {
+impl<const N: usize> Model<N>
+where
+    Cpus<N>: Capacity,
+{
     fn drop_structures(&self, cpu: CpuId) {
         if self.hypervisor == Hypervisor::TakesByCall {
             let mut structures = self.structures[cpu.index()].lock().unwrap();
@@ -400,15 +407,15 @@ where
     Cpus<N>: Capacity,
 {
     /// Dropped first.
-    engine: Shootdown<Model<N>, N>,
-    memory: Vec<CpuMemory<N>>,
+    engine: Shootdown<Model<N>>,
+    memory: Vec<CpuMemory<Cpus<N>>>,
 }
 
 impl<const N: usize> std::ops::Deref for Machine<N>
 where
     Cpus<N>: Capacity,
 {
-    type Target = Shootdown<Model<N>, N>;
+    type Target = Shootdown<Model<N>>;
 
     fn deref(&self) -> &Self::Target {
         &self.engine
@@ -495,7 +502,7 @@ where
     for (cpu, memory) in (0..).zip(&memory) {
         // SAFETY: 1. the memory is dropped after the engine, and its elements do not move.
         let memory = unsafe { memory.assume_static() };
-        engine.attach(CpuId::new(cpu), memory);
+        engine.attach(CpuId::new(cpu), std::slice::from_ref(memory));
     }
     Machine { engine, memory }
 }
@@ -521,7 +528,7 @@ where
 /// Runs `vcpu` on this CPU for one use of each of `pages`, and `between` after each: what they are translated to.
 pub fn run_guest<const N: usize, const USES: usize>(
     machine: &Machine<N>,
-    guest: &GuestSpace<N>,
+    guest: &GuestSpace<Cpus<N>>,
     vcpu: &mut Vcpu,
     pages: [usize; USES],
     mut between: impl FnMut(u64),

@@ -17,7 +17,7 @@ use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::watch::Stall;
 use shootdown::*;
 
-use shootdown::{guest::*, remote::*, tags::*, watch::*};
+use shootdown::{Cpus, guest::*, remote::*, tags::*, watch::*};
 
 pub const PAGE: usize = 4096;
 /// The first page of windows; from here to [`GLOBAL`] an entry of one root is in no other.
@@ -198,12 +198,28 @@ pub struct Puppet {
     engine: AtomicUsize,
 }
 
-pub type Machine<const N: usize> = Shootdown<&'static Puppet, N>;
+pub type Machine<const N: usize> = Shootdown<Seat<N>>;
+
+/// A puppet as an engine for `N` CPUs sees it.
+#[derive(Clone, Copy)]
+pub struct Seat<const N: usize>(pub &'static Puppet);
+
+impl<const N: usize> Deref for Seat<N> {
+    type Target = &'static Puppet;
+
+    fn deref(&self) -> &&'static Puppet {
+        &self.0
+    }
+}
 
 // SAFETY: one thread plays all CPUs and switches between them only in `as_cpu`, so the current CPU is fixed while a
 // CPU has interrupts off except where the engine itself relaxes; flushes drop the entries they name; accepted
 // interrupts stay pending until they are taken.
-unsafe impl Platform for &'static Puppet {
+unsafe impl<const N: usize> Platform for Seat<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Cpus = Cpus<N>;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -767,7 +783,7 @@ pub fn cpu(number: u32) -> CpuId {
     CpuId::new(number)
 }
 
-pub fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
+pub fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<Cpus<N>>
 where
     Cpus<N>: Capacity,
 {
@@ -832,11 +848,11 @@ pub fn start_engine<const N: usize>(puppet: &'static Puppet) -> &'static Machine
 where
     Cpus<N>: Capacity,
 {
-    let machine: &'static Machine<N> = Box::leak(Box::new(Shootdown::new(puppet)));
+    let machine: &'static Machine<N> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
     let memory: &'static [_] = (0..N).map(|_| CpuMemory::new()).collect::<Vec<_>>().leak();
     // CPUs come in any order.
     for (cpu, memory) in memory.iter().enumerate().rev() {
-        machine.attach(CpuId::new(cpu as u32), memory);
+        machine.attach(CpuId::new(cpu as u32), std::slice::from_ref(memory));
     }
     puppet
         .engine
@@ -887,7 +903,7 @@ where
     Cpus<N>: Capacity,
 {
     let machine = machine::<N>();
-    (machine, machine.platform())
+    (machine, machine.platform().0)
 }
 
 /// CPU `number` looks, some time later.
@@ -898,7 +914,7 @@ pub fn look_later(machine: &'static Machine<4>, number: u32, later_ns: usize) {
 }
 
 /// A space that, when it is dropped, is left by those who have it loaded.
-pub struct Space<const N: usize>(&'static Machine<N>, AddressSpace<N>)
+pub struct Space<const N: usize>(&'static Machine<N>, AddressSpace<Cpus<N>>)
 where
     Cpus<N>: Capacity;
 
@@ -915,14 +931,14 @@ impl<const N: usize> Deref for Space<N>
 where
     Cpus<N>: Capacity,
 {
-    type Target = AddressSpace<N>;
+    type Target = AddressSpace<Cpus<N>>;
 
-    fn deref(&self) -> &AddressSpace<N> {
+    fn deref(&self) -> &AddressSpace<Cpus<N>> {
         &self.1
     }
 }
 
-impl<'a, const N: usize> From<&'a Space<N>> for FlushScope<'a, N>
+impl<'a, const N: usize> From<&'a Space<N>> for FlushScope<'a, Cpus<N>>
 where
     Cpus<N>: Capacity,
 {

@@ -1,9 +1,6 @@
-#[path = "../ui_kernel/mod.rs"]
-mod kernel;
-use kernel::*;
 use shootdown::*;
 
 fn main() {
     // 100 is neither at most 64 nor a multiple of 64.
-    let _ = CpuMask::<100>::EMPTY;
+    let _ = CpuMask::<Cpus<100>>::EMPTY;
 }

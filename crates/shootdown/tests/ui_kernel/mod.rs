@@ -7,6 +7,7 @@ pub struct Kernel;
 
 // SAFETY: never run.
 unsafe impl Platform for Kernel {
+    type Cpus = Cpus<4>;
     type IrqState = ();
     fn current_cpu(&self) -> CpuId {
         CpuId::new(0)
@@ -31,4 +32,4 @@ pub fn tables(number: u64) -> Root {
     unsafe { Root::new(number) }
 }
 
-pub static SHOOTDOWN: Shootdown<Kernel, 4> = Shootdown::new(Kernel);
+pub static SHOOTDOWN: Shootdown<Kernel> = Shootdown::new(Kernel);

@@ -3,12 +3,10 @@ mod kernel;
 use kernel::*;
 use shootdown::*;
 
-static MEMORY: [CpuMemory<4>; 1] = [const { CpuMemory::new() }; 1];
+static MEMORY: [CpuMemory<Cpus<4>>; 1] = [const { CpuMemory::new() }; 1];
 
 fn main() {
-    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
-        SHOOTDOWN.attach(cpu, memory);
-    }
+    SHOOTDOWN.attach(CpuId::new(0), &MEMORY);
     SHOOTDOWN.online();
     let payload = [0u64; 5];
     SHOOTDOWN.try_post(&CpuMask::first(4), move |_| {

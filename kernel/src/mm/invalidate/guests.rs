@@ -1,7 +1,7 @@
 //! [`GuestPending`]: the flush of a virtual machine under way.
 
 use super::InFlight;
-use crate::cpus::MAX_CPUS;
+use crate::cpus::Cpus;
 use crate::mm::frames::{self, FrameChain};
 use crate::platform::{KernelPlatform, SHOOTDOWN};
 use shootdown::{FlushRange, FlushTicket, FreedTables, guest::GuestSpace};
@@ -11,14 +11,14 @@ use shootdown::{FlushRange, FlushTicket, FreedTables, guest::GuestSpace};
 #[derive(Debug)]
 pub struct GuestPending {
     // Dropped first, which waits.
-    ticket: FlushTicket<'static, KernelPlatform, MAX_CPUS, FrameChain>,
+    ticket: FlushTicket<'static, KernelPlatform, FrameChain>,
     in_flight: InFlight,
 }
 
 impl GuestPending {
     /// A slot of `guest` was removed, or is to be logged, and `tables` are taken out, under a lock that is still held; `in_flight` are its flushes.
     pub(in crate::mm) fn submit(
-        guest: &GuestSpace<MAX_CPUS>,
+        guest: &GuestSpace<Cpus>,
         in_flight: &InFlight,
         tables: FrameChain,
     ) -> Self {
@@ -32,7 +32,7 @@ impl GuestPending {
 
     /// Nested tables followed what a space has lost, under a lock that is still held. There is always one, but for deliberate mistakes.
     pub(in crate::mm) fn submit_narrowed(
-        guest: &GuestSpace<MAX_CPUS>,
+        guest: &GuestSpace<Cpus>,
         in_flight: &InFlight,
     ) -> Option<Self> {
         #[cfg(feature = "breaks")]
@@ -44,7 +44,7 @@ impl GuestPending {
 
     /// The same for the right to write that the log takes away.
     pub(in crate::mm) fn submit_cleaned(
-        guest: &GuestSpace<MAX_CPUS>,
+        guest: &GuestSpace<Cpus>,
         in_flight: &InFlight,
     ) -> Option<Self> {
         #[cfg(feature = "breaks")]

@@ -3,7 +3,6 @@
 use super::gather::Gather;
 use super::guests::GuestPending;
 use super::in_flight::InFlight;
-use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
 use crate::platform::KernelPlatform;
@@ -25,7 +24,7 @@ enum Freed {
 /// One chain of data frames, one of tables, and one list of shares.
 const LOTS: usize = 3;
 
-type Ticket = FlushTicket<'static, KernelPlatform, MAX_CPUS, Reclaimed<Freed, LOTS>>;
+type Ticket = FlushTicket<'static, KernelPlatform, Reclaimed<Freed, LOTS>>;
 
 /// A submitted flush. Finish it after the lock of the address space is released.
 #[must_use = "translations are gone and frames are freed only after finish()"]

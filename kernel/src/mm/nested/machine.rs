@@ -4,7 +4,7 @@ use super::fault::{TRIES, access};
 use super::slot::{Slot, SlotRequest};
 use super::state::{Change, State};
 use super::table::NestedTable;
-use crate::cpus::MAX_CPUS;
+use crate::cpus::Cpus;
 use crate::errno::Errno;
 use crate::mm::error::MapError;
 use crate::mm::invalidate::{GuestPending, InFlight};
@@ -18,7 +18,7 @@ use shootdown::{Root, guest::GuestSpace};
 /// One machine, as its space has it.
 #[derive(Debug)]
 pub(super) struct Nested {
-    pub engine: GuestSpace<MAX_CPUS>,
+    pub engine: GuestSpace<Cpus>,
     /// Requests about slots and logs come one after the other, with their flushes: who finds a page clean relies on it.
     pub requests: SleepMutex<()>,
     pub state: SleepMutex<State>,
@@ -58,7 +58,7 @@ impl GuestMemory {
     }
 
     /// The engine's handle.
-    pub fn engine(&self) -> &GuestSpace<MAX_CPUS> {
+    pub fn engine(&self) -> &GuestSpace<Cpus> {
         &self.nested.engine
     }
 

@@ -10,7 +10,7 @@ use shootdown::{CpuId, CpuMask};
 
 use super::park::unpark;
 use crate::arch::{apic, percpu};
-use crate::cpus::MAX_CPUS;
+use crate::cpus::Cpus;
 use crate::preempt;
 use crate::task::cpu;
 use crate::task::queue::{Kick, Place, Ready};
@@ -24,7 +24,7 @@ pub(in crate::task) fn start(thread: Arc<Thread>) {
 }
 
 /// Pins a thread to these CPUs, at least one of which is usable. It moves at once.
-pub fn set_affinity(thread: &Arc<Thread>, cpus: &CpuMask<MAX_CPUS>) {
+pub fn set_affinity(thread: &Arc<Thread>, cpus: &CpuMask<Cpus>) {
     thread.affinity.set(cpus);
     migrate(thread);
 }

@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use shootdown::{
-    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+    CpuId, CpuMemory, Cpus, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
 };
 
 use super::HW_CPU_IDS;
@@ -18,9 +18,10 @@ use crate::{
 pub(crate) const MAX_CPUS: usize = 64;
 
 /// The engine of the machine.
-pub(crate) static SHOOTDOWN: Shootdown<Ostd, MAX_CPUS> = Shootdown::new(Ostd);
+pub(crate) static SHOOTDOWN: Shootdown<Ostd> = Shootdown::new(Ostd);
 
-pub(super) static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+pub(super) static MEMORY: [CpuMemory<Cpus<MAX_CPUS>>; MAX_CPUS] =
+    [const { CpuMemory::new() }; MAX_CPUS];
 
 /// The running machine.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Ostd;
 //    where they panic, but nothing here panics after the boot. 10. `prefetch_write` is not there. 11. The kernel's top-level entries are in every page table. 12. No space is
 //    given to this engine, so what OSTD loads is no concern of its.
 unsafe impl Platform for Ostd {
+    type Cpus = Cpus<MAX_CPUS>;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

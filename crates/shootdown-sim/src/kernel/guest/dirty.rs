@@ -6,8 +6,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use shootdown::Capacity;
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, Cpus};
 
 use crate::kernel::World;
 use crate::kernel::guest::layout::GUEST_PAGES;
@@ -125,12 +125,9 @@ impl DirtyLog {
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Turns the log on or off.
-    pub(super) fn toggle_log(&self, vm: &Vm<N>, draw: &mut Draw) {
+    pub(super) fn toggle_log(&self, vm: &Vm<C>, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         vm.log.begin_period();
         let period = vm.log.period.get();
@@ -152,7 +149,7 @@ where
     }
 
     /// Reads the log, clears it, and copies what is in it.
-    pub(super) fn read_log(&self, vm: &Vm<N>, draw: &mut Draw) {
+    pub(super) fn read_log(&self, vm: &Vm<C>, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         if !vm.log.is_on() {
             drop(held);
@@ -179,7 +176,7 @@ where
     }
 
     /// Makes pages read-only that are not, under the lock.
-    fn protect_for_log(&self, vm: &Vm<N>, pages: u64) {
+    fn protect_for_log(&self, vm: &Vm<C>, pages: u64) {
         for page in (0..GUEST_PAGES).filter(|page| pages & (1 << page) != 0) {
             let nested = vm.inner.borrow().pages[page].filter(|nested| nested.writable);
             if let Some(nested) = nested {

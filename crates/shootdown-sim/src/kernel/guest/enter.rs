@@ -1,7 +1,7 @@
 //! How a virtual CPU runs: in and out of guest mode, and what the host does about what made it leave.
 
 use shootdown::{
-    Capacity, Cpus,
+    Capacity,
     guest::{GuestEntry, GuestExit},
     tags::TagEntries,
 };
@@ -34,12 +34,9 @@ pub(super) enum Exit {
     AsksForFlush { virtual_page: usize, mark: Mark },
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Runs a virtual CPU for a while on the CPUs that the calling task is given, unless somebody else does.
-    pub(super) fn run_vcpu(&self, vm: &Vm<N>, vcpu: &VirtualCpu, draw: &mut Draw) {
+    pub(super) fn run_vcpu(&self, vm: &Vm<C>, vcpu: &VirtualCpu, draw: &mut Draw) {
         if !vcpu.hold() {
             return;
         }
@@ -61,7 +58,7 @@ where
         vcpu.put();
     }
 
-    fn enter(&self, vm: &Vm<N>, vcpu: &VirtualCpu, draw: &mut Draw) -> Exit {
+    fn enter(&self, vm: &Vm<C>, vcpu: &VirtualCpu, draw: &mut Draw) -> Exit {
         let space = vm.space();
         let mut engine = vcpu.engine.borrow_mut();
         let inside = |entry| {
@@ -80,7 +77,7 @@ where
 
     fn be_in_guest(
         &self,
-        vm: &Vm<N>,
+        vm: &Vm<C>,
         vcpu: &VirtualCpu,
         entry: GuestEntry,
         draw: &mut Draw,

@@ -1,7 +1,7 @@
 //! What a virtual CPU does in guest mode: loads and stores, each of them judged, and changes of its own page tables.
 
+use shootdown::Capacity;
 use shootdown::sim::Ordering;
-use shootdown::{Capacity, Cpus};
 
 use crate::kernel::World;
 use crate::kernel::guest::adversary::Found;
@@ -17,12 +17,9 @@ use crate::oracle::Mark;
 /// A guest runs for so many steps, at most.
 const LONGEST_STAY: usize = 10;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Guest mode, until something ends it.
-    pub(super) fn live_in_guest(&self, vm: &Vm<N>, vcpu: &VirtualCpu, draw: &mut Draw) -> Exit {
+    pub(super) fn live_in_guest(&self, vm: &Vm<C>, vcpu: &VirtualCpu, draw: &mut Draw) -> Exit {
         for _ in 0..draw.below(LONGEST_STAY) {
             context().work(1);
             if context().interrupt_ends_guest() {
@@ -47,7 +44,7 @@ where
     /// One access at one moment; what makes the guest leave if it does not go through.
     fn access_in_guest(
         &self,
-        vm: &Vm<N>,
+        vm: &Vm<C>,
         vcpu: &VirtualCpu,
         virtual_page: usize,
         writes: bool,
@@ -89,7 +86,7 @@ where
         self.insist(outcome?)
     }
 
-    fn check_guest_access(&self, vm: &Vm<N>, vcpu: &VirtualCpu, entry: Combined, writes: bool) {
+    fn check_guest_access(&self, vm: &Vm<C>, vcpu: &VirtualCpu, entry: Combined, writes: bool) {
         let Combined { virtual_page, leaf } = entry;
         let book = self.hardware.book.borrow();
         let outcome = book
@@ -100,7 +97,7 @@ where
     }
 
     /// The guest could use any translation that is cached here under its tag, instead of the one that it does use.
-    fn check_guest_usable(&self, vm: &Vm<N>, vcpu: &VirtualCpu) {
+    fn check_guest_usable(&self, vm: &Vm<C>, vcpu: &VirtualCpu) {
         let guests = self.hardware.guests.borrow();
         let tlb = &guests[context().cpu()];
         for entry in tlb.combined() {

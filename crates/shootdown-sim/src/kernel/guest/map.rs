@@ -1,6 +1,6 @@
 //! How the host changes nested page tables: what narrows them is flushed, what widens them is not.
 
-use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FlushTicket, FreedTables, PageSize};
+use shootdown::{Capacity, FlushBatch, FlushRange, FlushTicket, FreedTables, PageSize};
 
 use crate::kernel::guest::layout::GUEST_PAGES;
 use crate::kernel::guest::vm::{NestedPage, Vm};
@@ -22,12 +22,9 @@ enum Removed {
     Table(u16),
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Writes the entry of a page, whose table is there, and promises what it says. The lock is held.
-    pub(super) fn set_nested(&self, vm: &Vm<N>, page: usize, nested: NestedPage) {
+    pub(super) fn set_nested(&self, vm: &Vm<C>, page: usize, nested: NestedPage) {
         let table = {
             let mut inner = vm.inner.borrow_mut();
             inner.pages[page] = Some(nested);
@@ -41,7 +38,7 @@ where
     }
 
     /// Makes sure that a region has a table; `false` when memory is full. The lock is held.
-    fn need_nested_table(&self, vm: &Vm<N>, region: usize) -> bool {
+    fn need_nested_table(&self, vm: &Vm<C>, region: usize) -> bool {
         if vm.inner.borrow().tables[region].is_some() {
             return true;
         }
@@ -54,7 +51,7 @@ where
     }
 
     /// The guest has left because a page is missing, or may not be written.
-    pub(super) fn serve_violation(&self, vm: &Vm<N>, page: usize, writes: bool, draw: &mut Draw) {
+    pub(super) fn serve_violation(&self, vm: &Vm<C>, page: usize, writes: bool, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         let nested = vm.inner.borrow().pages[page];
         match nested {
@@ -67,7 +64,7 @@ where
     }
 
     /// Maps a fresh frame where nothing is: an empty entry is cached nowhere. The lock is held.
-    pub(super) fn populate(&self, vm: &Vm<N>, page: usize, writable: bool) {
+    pub(super) fn populate(&self, vm: &Vm<C>, page: usize, writable: bool) {
         if vm.inner.borrow().pages[page].is_some()
             || !self.need_nested_table(vm, page / PAGES_PER_TABLE)
         {
@@ -88,7 +85,7 @@ where
     }
 
     /// The guest may write to a page: more rights need no flush. The lock is held.
-    pub(super) fn grant_store(&self, vm: &Vm<N>, page: usize, nested: NestedPage) {
+    pub(super) fn grant_store(&self, vm: &Vm<C>, page: usize, nested: NestedPage) {
         if vm.log.record(page) {
             self.hardware.saw(Sight::DirtyRecorded);
         }
@@ -102,7 +99,7 @@ where
     }
 
     /// A page gets another frame, which the guest may write to; the old one is free after the flush.
-    pub(super) fn replace(&self, vm: &Vm<N>, page: usize, held: Held<'_>, draw: &mut Draw) {
+    pub(super) fn replace(&self, vm: &Vm<C>, page: usize, held: Held<'_>, draw: &mut Draw) {
         let mark = self.mark();
         let old = vm.inner.borrow().pages[page];
         let fresh = old.and_then(|old| Some((old, self.take_data()?)));
@@ -124,7 +121,7 @@ where
     }
 
     /// A page becomes read-only, and stays that until it gets another frame, or nobody else has this one any more.
-    pub(super) fn share_nested(&self, vm: &Vm<N>, page: usize, draw: &mut Draw) {
+    pub(super) fn share_nested(&self, vm: &Vm<C>, page: usize, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         let mark = self.mark();
         let Some(nested) = vm.inner.borrow().pages[page] else {
@@ -147,7 +144,7 @@ where
     }
 
     /// Unmaps those pages whose bit is set, and the tables that this leaves empty if it `prunes`.
-    pub(super) fn unmap_nested(&self, vm: &Vm<N>, pages: u8, prunes: bool, draw: &mut Draw) {
+    pub(super) fn unmap_nested(&self, vm: &Vm<C>, pages: u8, prunes: bool, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         let mark = self.mark();
         let mut batch = FlushBatch::<Removed, BATCH>::new(&*vm.space());
@@ -180,7 +177,7 @@ where
         }
     }
 
-    fn unlink_nested(&self, vm: &Vm<N>, page: usize, batch: &mut FlushBatch<Removed, BATCH>) {
+    fn unlink_nested(&self, vm: &Vm<C>, page: usize, batch: &mut FlushBatch<Removed, BATCH>) {
         let mut inner = vm.inner.borrow_mut();
         let (Some(nested), Some(table)) = (
             inner.pages[page].take(),
@@ -197,7 +194,7 @@ where
 
     fn unlink_nested_table(
         &self,
-        vm: &Vm<N>,
+        vm: &Vm<C>,
         region: usize,
         batch: &mut FlushBatch<Removed, BATCH>,
     ) {
@@ -213,10 +210,10 @@ where
     /// Sends the flush for what has been changed under the lock; releases that before or after.
     pub(super) fn flush_guest<'a>(
         &'a self,
-        vm: &Vm<N>,
+        vm: &Vm<C>,
         held: Held<'_>,
         draw: &mut Draw,
-    ) -> FlushTicket<'a, SimPlatform, N> {
+    ) -> FlushTicket<'a, SimPlatform<C>> {
         let held = self.maybe_unlock(held, draw);
         let ticket = self
             .engine

@@ -1,16 +1,13 @@
 //! What tasks of the host do with virtual machines.
 
-use shootdown::{Capacity, Cpus};
+use shootdown::Capacity;
 
 use crate::kernel::World;
 use crate::kernel::guest::layout::GUEST_PAGES;
 use crate::kernel::guest::vm::Vm;
 use crate::kernel::theme::Draw;
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// Runs a virtual CPU, changes its memory, or ends its virtual machine. The CPU that calls this is online.
     pub(in crate::kernel) fn use_guests(&self, draw: &mut Draw) {
         let place = draw.vm_place();
@@ -37,7 +34,7 @@ where
         self.put_vm(vm);
     }
 
-    fn change_vm(&self, vm: &Vm<N>, draw: &mut Draw) {
+    fn change_vm(&self, vm: &Vm<C>, draw: &mut Draw) {
         let page = draw.page() % GUEST_PAGES;
         match draw.below(16) {
             0..2 => {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    Capacity, Cpus,
+    Capacity,
     guest::{GuestSpace, Vcpu},
 };
 
@@ -18,21 +18,15 @@ use crate::machine::{context, root_at};
 
 /// The virtual machines of a run.
 #[derive(Debug)]
-pub(in crate::kernel) struct Guests<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(in crate::kernel) struct Guests<C: Capacity> {
     /// Protects `places`.
     pub(super) directory: Lock,
-    pub(super) places: RefCell<[Option<Rc<Vm<N>>>; VMS]>,
+    pub(super) places: RefCell<[Option<Rc<Vm<C>>>; VMS]>,
     /// All that there ever were: see [`World::all_spaces`].
-    all: RefCell<Vec<Rc<Vm<N>>>>,
+    all: RefCell<Vec<Rc<Vm<C>>>>,
 }
 
-impl<const N: usize> Default for Guests<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Default for Guests<C> {
     fn default() -> Self {
         Self {
             directory: Lock::new(),
@@ -96,14 +90,11 @@ impl VirtualCpu {
 
 /// One virtual machine.
 #[derive(Debug)]
-pub(in crate::kernel) struct Vm<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(in crate::kernel) struct Vm<C: Capacity> {
     /// Its name in the oracle's book; not the engine's.
     pub(super) number: u64,
     /// The engine's view of it; none once it is over.
-    space: RefCell<Option<GuestSpace<N>>>,
+    space: RefCell<Option<GuestSpace<C>>>,
     pub(super) root: u16,
     /// Which life of the root's frame it is.
     pub(super) life: u32,
@@ -115,27 +106,21 @@ where
     users: AtomicU64,
 }
 
-impl<const N: usize> Vm<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> Vm<C> {
     /// The engine's view of it.
     ///
     /// # Panics
     /// When it is over.
-    pub(super) fn space(&self) -> Ref<'_, GuestSpace<N>> {
+    pub(super) fn space(&self) -> Ref<'_, GuestSpace<C>> {
         Ref::map(self.space.borrow(), |space| {
             space.as_ref().expect("the guest is not over")
         })
     }
 }
 
-impl<const N: usize> World<N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<C> {
     /// The virtual machine of a place, which is begun if there is none, and stays alive until it is put back. `None` when memory is full.
-    pub(super) fn get_vm(&self, place: usize) -> Option<Rc<Vm<N>>> {
+    pub(super) fn get_vm(&self, place: usize) -> Option<Rc<Vm<C>>> {
         if let Some(vm) = self.find_vm(place) {
             return Some(vm);
         }
@@ -154,7 +139,7 @@ where
         self.find_vm(place)
     }
 
-    fn find_vm(&self, place: usize) -> Option<Rc<Vm<N>>> {
+    fn find_vm(&self, place: usize) -> Option<Rc<Vm<C>>> {
         let held = self.guests.directory.take(&self.engine);
         let vm = self.guests.places.borrow()[place].clone();
         if let Some(vm) = &vm {
@@ -164,7 +149,7 @@ where
         vm
     }
 
-    fn new_vm(&self, vcpus: usize) -> Option<Rc<Vm<N>>> {
+    fn new_vm(&self, vcpus: usize) -> Option<Rc<Vm<C>>> {
         let root = self.take_table()?;
         let life = self.hardware.book.borrow().life_of_table(root);
         let space = GuestSpace::new(&self.engine, root_at(u64::from(root)));
@@ -184,7 +169,7 @@ where
         Some(vm)
     }
 
-    fn new_vcpu(&self, space: &GuestSpace<N>) -> VirtualCpu {
+    fn new_vcpu(&self, space: &GuestSpace<C>) -> VirtualCpu {
         let number = self.next_name();
         let tables = Rc::new(std::array::from_fn(|page| AtomicU64::new(page as u64)));
         let mut book = self.hardware.book.borrow_mut();
@@ -206,7 +191,7 @@ where
     }
 
     /// A user of a virtual machine is done with it. After the last one all that it had is free at once: nobody runs it, and nobody will.
-    pub(super) fn put_vm(&self, vm: Rc<Vm<N>>) {
+    pub(super) fn put_vm(&self, vm: Rc<Vm<C>>) {
         // ORDERING: Release publishes what this user did to it; Acquire lets the last one see all of it.
         if vm.users.fetch_add(u64::MAX, Ordering::AcqRel) != 1 {
             return;

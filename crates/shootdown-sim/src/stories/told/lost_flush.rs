@@ -3,7 +3,7 @@
 use shootdown::Platform;
 use shootdown::shim::{AtomicU64, Ordering};
 
-use crate::machine::{SimPlatform, context};
+use crate::machine::{PLATFORM, context};
 use crate::stories::algorithm::{Algorithm, Part, Scene};
 use crate::stories::request::Request;
 use crate::stories::stage::Stage;
@@ -117,7 +117,7 @@ impl Algorithm for LostFlush {
 
     fn lose_processor(&self, stage: &Stage) {
         // It takes no interrupt, and its TLB does nothing by itself.
-        let state = SimPlatform.irq_save();
+        let state = PLATFORM.irq_save();
         stage.set_runs(false);
         // ORDERING: Release, as any store on x86.
         self.word.store(PREEMPTED, Ordering::Release);
@@ -128,6 +128,6 @@ impl Algorithm for LostFlush {
         self.enter(stage);
         stage.set_runs(true);
         // SAFETY: 1. saved above.
-        unsafe { SimPlatform.irq_restore(state) };
+        unsafe { PLATFORM.irq_restore(state) };
     }
 }

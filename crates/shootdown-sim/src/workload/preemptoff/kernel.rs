@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use shootdown::sim::AtomicU64;
 use shootdown::{
-    AddressSpace, Shootdown,
+    AddressSpace, Capacity, Shootdown,
     watch::{Stats, TraceEvent},
 };
 
@@ -19,14 +19,11 @@ use crate::workload::preemptoff::spans::{Cause, Spans};
 use crate::workload::preemptoff::{Counts, Findings, Preemptoff};
 
 /// The kernel of one run.
-pub(super) struct Kernel<'a, const N: usize>
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
+pub(super) struct Kernel<'a, C: Capacity> {
     pub(super) row: &'a Preemptoff,
-    pub(super) engine: &'a Shootdown<SimPlatform, N>,
+    pub(super) engine: &'a Shootdown<SimPlatform<C>>,
     /// All threads are of one process.
-    pub(super) space: AddressSpace<N>,
+    pub(super) space: AddressSpace<C>,
     /// Protects its page tables: taken or free.
     pub(super) lock: AtomicU64,
     pub(super) spans: RefCell<Spans>,
@@ -45,11 +42,8 @@ where
     pub(super) busy: Cell<usize>,
 }
 
-impl<'a, const N: usize> Kernel<'a, N>
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
-    pub(super) fn new(row: &'a Preemptoff, engine: &'a Shootdown<SimPlatform, N>) -> Self {
+impl<'a, C: Capacity> Kernel<'a, C> {
+    pub(super) fn new(row: &'a Preemptoff, engine: &'a Shootdown<SimPlatform<C>>) -> Self {
         let tasks = row.cpus * (2 + row.load.workers as usize);
         let interval_ps = picoseconds(row.load.interval_ms * 1000.0);
         let cpu = |number| RefCell::new(Cpu::new(&row.load, row.seed, number));
@@ -206,10 +200,7 @@ where
     }
 }
 
-impl<const N: usize> Host for &Kernel<'_, N>
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
+impl<C: Capacity> Host for &Kernel<'_, C> {
     fn interrupts_at_ps(&self, cpu: usize) -> u64 {
         self.interrupts_at_ps[cpu].get()
     }

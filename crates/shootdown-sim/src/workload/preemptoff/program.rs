@@ -5,11 +5,11 @@
 //! the page-table lock, which our kernel releases first.
 
 use shootdown::{
-    CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, calls::Wait,
+    Capacity, CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, calls::Wait,
 };
 use shootdown::{FlushScope, sim::Ordering};
 
-use crate::machine::{Context, SimPlatform, context as machine_context, kernel_root_at};
+use crate::machine::{Context, PLATFORM, context as machine_context, kernel_root_at};
 use crate::workload::preemptoff::System;
 use crate::workload::preemptoff::cpu::Task;
 use crate::workload::preemptoff::kernel::Kernel;
@@ -31,10 +31,7 @@ const BATCHES: u32 = 10;
 const EXITS: u32 = 15;
 const KERNEL_RANGES: u32 = 10;
 
-impl<const N: usize> Kernel<'_, N>
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
+impl<C: Capacity> Kernel<'_, C> {
     /// The program of one task.
     pub(super) fn run(&self, context: Context<'_>, task: usize) {
         match self.kind(task) {
@@ -156,7 +153,7 @@ where
     fn call(&self, context: Context<'_>, random: &mut fastrand::Rng) {
         self.count(|counts| counts.calls += 1);
         let calls_all = random.bool();
-        let targets: CpuMask<N> = (0..self.row.cpus)
+        let targets: CpuMask<C> = (0..self.row.cpus)
             .filter(|_| calls_all || random.bool())
             .map(|cpu| CpuId::new(cpu as u32))
             .collect();
@@ -196,7 +193,7 @@ where
             self.count(|counts| counts.call_data_waits += 1);
             self.during(context, Cause::CallData, || {
                 while self.has_outstanding(cpu) {
-                    SimPlatform.relax();
+                    PLATFORM.relax();
                 }
             });
         }
@@ -224,7 +221,7 @@ where
             // ORDERING: Acquire sees what was done under the lock before; pairs with the Release in `release_lock`.
             while self.lock.swap(1, Ordering::Acquire) != 0 {
                 self.engine.poll();
-                SimPlatform.relax();
+                PLATFORM.relax();
             }
         });
     }

@@ -1,6 +1,6 @@
 //! [`Preemptoff`]: one row of the table.
 
-use shootdown::Policy;
+use shootdown::{Capacity, Policy};
 
 use crate::machine::{Engine, Machine};
 use crate::timed::{Costs, Timed};
@@ -71,11 +71,8 @@ impl Preemptoff {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Preemptoff) -> Findings
-where
-    shootdown::Cpus<N>: shootdown::Capacity,
-{
-    let engine = Engine::<N>::new(row.cpus);
+fn run_sized<C: Capacity>(row: &Preemptoff) -> Findings {
+    let engine = Engine::<C>::new(row.cpus);
     engine.set_policy(row.system.policy());
     let mut costs = row.costs.clone();
     costs.relax_ps = (row.load.spin_turn_ns * 1000.0) as u64;

@@ -2,10 +2,10 @@
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, windows::WindowRoot,
+    Capacity, FlushRange, FreedTables, LocalFlush, PageSize, Platform, windows::WindowRoot,
 };
 
-use crate::machine::{Context, SimPlatform, kernel_root_at};
+use crate::machine::{Context, PLATFORM, kernel_root_at};
 use crate::timed::Translation;
 use crate::workload::zerocopy::Mapping;
 use crate::workload::zerocopy::world::{Desk, World};
@@ -33,10 +33,7 @@ struct Seat {
     random: fastrand::Rng,
 }
 
-impl<const N: usize> World<'_, N>
-where
-    Cpus<N>: Capacity,
-{
+impl<C: Capacity> World<'_, C> {
     /// The whole run of a CPU; returns the times of the measured calls.
     pub(super) fn run(&self, context: Context<'_>, cpu: usize) -> Vec<u64> {
         self.engine.online();
@@ -173,7 +170,7 @@ where
         match (pinned, self.row.mapping) {
             (Some(pinned), _) => pinned.flush(range),
             (None, Mapping::Flagged) => {
-                SimPlatform.local_flush(LocalFlush::Pages(range, FreedTables::No))
+                PLATFORM.local_flush(LocalFlush::Pages(range, FreedTables::No))
             }
             (None, _) => {
                 context.work(self.row.costs.gather_ps);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use shootdown::{Capacity, Cpus, Policy};
+use shootdown::{Capacity, Policy};
 
 use crate::machine::{Engine, Machine};
 use crate::timed::{Costs, Timed};
@@ -125,11 +125,8 @@ impl Zerocopy {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Zerocopy) -> Served
-where
-    Cpus<N>: Capacity,
-{
-    let engine = Engine::<N>::new(row.busy_cpus());
+fn run_sized<C: Capacity>(row: &Zerocopy) -> Served {
+    let engine = Engine::<C>::new(row.busy_cpus());
     engine.set_policy(row.mapping.policy());
     let world = Box::new(World::new(row, &engine));
     let model = Timed::with_seed(row.busy_cpus(), row.costs.clone(), row.seed);

@@ -3,9 +3,7 @@
 use std::cell::Cell;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{
-    AddressSpace, Capacity, CpuId, Cpus, Shootdown, watch::Stats, windows::WindowRoot,
-};
+use shootdown::{AddressSpace, Capacity, CpuId, Shootdown, watch::Stats, windows::WindowRoot};
 
 use crate::machine::{Context, SimPlatform, root_at};
 use crate::timed::Activity;
@@ -18,16 +16,13 @@ const WARM_UP: u64 = 32;
 pub(super) const OWN_PAGES: usize = 8;
 
 /// Everything of a run that is not a machine.
-pub(super) struct World<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
+pub(super) struct World<'a, C: Capacity> {
     pub(super) row: &'a Zerocopy,
-    pub(super) engine: &'a Shootdown<SimPlatform, N>,
+    pub(super) engine: &'a Shootdown<SimPlatform<C>>,
     /// The clients' process, or that of each.
-    clients: Vec<AddressSpace<N>>,
+    clients: Vec<AddressSpace<C>>,
     /// The server's.
-    pub(super) servers: AddressSpace<N>,
+    pub(super) servers: AddressSpace<C>,
     pub(super) shared: Option<Shared>,
     pub(super) desks: Vec<Desk>,
     warm: Cell<usize>,
@@ -72,11 +67,8 @@ struct Reading {
     lines: u64,
 }
 
-impl<'a, const N: usize> World<'a, N>
-where
-    Cpus<N>: Capacity,
-{
-    pub(super) fn new(row: &'a Zerocopy, engine: &'a Shootdown<SimPlatform, N>) -> Self {
+impl<'a, C: Capacity> World<'a, C> {
+    pub(super) fn new(row: &'a Zerocopy, engine: &'a Shootdown<SimPlatform<C>>) -> Self {
         let servers = AddressSpace::new(engine, root_at(2));
         let processes = if row.clients_share_space {
             1
@@ -101,7 +93,7 @@ where
     }
 
     /// The address space of a client thread.
-    pub(super) fn client(&self, thread: usize) -> &AddressSpace<N> {
+    pub(super) fn client(&self, thread: usize) -> &AddressSpace<C> {
         &self.clients[thread % self.clients.len()]
     }
 
