@@ -27,7 +27,7 @@ pub type Engine = Shootdown<KernelPlatform>;
 pub static SHOOTDOWN: Engine = Shootdown::new(KernelPlatform);
 
 /// What the engine keeps for each CPU.
-static MEMORY: [CpuMemory<Cpus>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+static MEMORY: [CpuMemory<KernelPlatform>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
 
 /// Whom the engine's watchdog tells.
 pub static ON_STALL: Once<fn(&Stall)> = Once::new();
@@ -98,6 +98,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 //     before it comes online only; VMRUN puts back what it found. `CallsPlatform`'s engine loads nothing.
 unsafe impl Platform for KernelPlatform {
     type Cpus = Cpus;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = IrqState;
 
     #[inline]

@@ -18,7 +18,7 @@ pub const CPUS: usize = axconfig::plat::MAX_CPU_NUM;
 /// The engine of the machine.
 pub static SHOOTDOWN: Shootdown<ArceOs> = Shootdown::new(ArceOs);
 
-static MEMORY: [CpuMemory<Cpus<CPUS>>; CPUS] = [const { CpuMemory::new() }; CPUS];
+static MEMORY: [CpuMemory<ArceOs>; CPUS] = [const { CpuMemory::new() }; CPUS];
 
 /// On each CPU: how often the engine has disabled preemption there.
 static DISABLED: [AtomicUsize; CPUS] = [const { AtomicUsize::new(0) }; CPUS];
@@ -70,6 +70,7 @@ pub struct ArceOs;
 // one root, which maps all that is in it from boot on. 12. Nobody loads another.
 unsafe impl Platform for ArceOs {
     type Cpus = Cpus<CPUS>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = usize;
 
     #[inline]

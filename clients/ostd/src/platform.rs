@@ -23,7 +23,7 @@ pub const MAX_CPUS: usize = 8;
 /// The engine of the machine.
 pub static SHOOTDOWN: Shootdown<Ostd> = Shootdown::new(Ostd);
 
-static MEMORY: [CpuMemory<Cpus<MAX_CPUS>>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+static MEMORY: [CpuMemory<Ostd>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
 
 /// What sends interrupts and drops translations, once it is known.
 static MACHINE: Once<Machine> = Once::new();
@@ -118,6 +118,7 @@ pub struct Ostd;
 // 11. Every page table of OSTD has the kernel's top-level entries, all made at boot. 12. `spaces` is the only one that loads user roots; no tags.
 unsafe impl Platform for Ostd {
     type Cpus = Cpus<MAX_CPUS>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = IrqState;
 
     #[inline]

@@ -3,7 +3,7 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use shootdown::{CpuId, CpuMemory, Cpus, Platform, Shootdown};
+use shootdown::{CpuId, CpuMemory, Platform, Shootdown};
 
 use crate::host::Host;
 use crate::layout::{EngineStorage, MemoryStorage, SHOOTDOWN_MAX_CPUS};
@@ -27,7 +27,7 @@ pub(crate) struct Machine {
 /// What lies in the memory of a CPU.
 #[derive(Debug)]
 pub(crate) struct CpuState {
-    memory: CpuMemory<Cpus<N>>,
+    memory: CpuMemory<Host>,
     /// A function of C's runs here. Only its own CPU looks, with interrupts off.
     in_function: AtomicBool,
     /// The space that was loaded last and not left, lazily or not; or null. Its own CPU writes it.

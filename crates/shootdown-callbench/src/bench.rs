@@ -10,12 +10,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use shootdown::{Capacity, CpuId, Cpus, Platform, Shootdown};
+use shootdown::{Capacity, CpuId, Cpus, Platform};
 use shootdown_peers::{Peer, fifo_limit};
 use spin::Mutex;
 
 use crate::contender::{Contender, contender};
-use crate::counted::Counted;
+use crate::engines::Engines;
 use crate::host::Host;
 use crate::plan::{Plan, Rest, Workload};
 use crate::result::{Facts, Findings};
@@ -73,7 +73,7 @@ impl<H: Host, const N: usize> Bench<H, N>
 where
     Cpus<N>: Capacity,
 {
-    /// A run of `plan` on `host`, with the host's engine beside the peers. No CPU works yet.
+    /// A run of `plan` on `host`, with the host's engines beside the peers. No CPU works yet.
     ///
     /// # Panics
     /// If the host has more than `N` CPUs.
@@ -81,7 +81,7 @@ where
         host: &'static H,
         plan: Plan,
         tallies: &'static Tallies<N>,
-        ours: &'static Shootdown<Counted<P, N>>,
+        ours: &'static Engines<P, N>,
     ) -> Self
     where
         P: Platform<Cpus = Cpus<N>> + Copy + 'static,
@@ -91,7 +91,7 @@ where
         let contenders = plan
             .peers
             .iter()
-            .map(|peer| (*peer, contender(*peer, *ours.platform(), ours, cpus)))
+            .map(|peer| (*peer, contender(*peer, ours, cpus)))
             .collect();
         Self {
             host,

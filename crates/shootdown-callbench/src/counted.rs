@@ -1,7 +1,7 @@
 //! [`Counted`]: a platform that counts the interrupts it sends.
 
 use shootdown::{
-    CpuId, CpuSet, IpiRefused, LocalFlush, Platform,
+    Config, CpuId, CpuSet, IpiRefused, LocalFlush, Platform,
     tags::{Asid, AsidSlot, TagEntries},
     watch::Stall,
 };
@@ -9,22 +9,22 @@ use shootdown::{
 use crate::tally::Tallies;
 
 /// The platform `P`, with its interrupts counted. Every contender has it, so counting costs all of them the same: one
-/// addition on a line of the CPU's own for each time it sends.
+/// addition on a line of the CPU's own for each time it sends. An engine on it is plain, or has all that it can have.
 #[derive(Debug)]
-pub struct Counted<P, const N: usize> {
+pub struct Counted<P, const N: usize, const PLAIN: bool> {
     platform: P,
     tallies: &'static Tallies<N>,
 }
 
-impl<P: Copy, const N: usize> Clone for Counted<P, N> {
+impl<P: Copy, const N: usize, const PLAIN: bool> Clone for Counted<P, N, PLAIN> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Copy, const N: usize> Copy for Counted<P, N> {}
+impl<P: Copy, const N: usize, const PLAIN: bool> Copy for Counted<P, N, PLAIN> {}
 
-impl<P, const N: usize> Counted<P, N> {
+impl<P, const N: usize, const PLAIN: bool> Counted<P, N, PLAIN> {
     /// `platform`, which counts in `tallies`.
     pub const fn new(platform: P, tallies: &'static Tallies<N>) -> Self {
         Self { platform, tallies }
@@ -32,8 +32,9 @@ impl<P, const N: usize> Counted<P, N> {
 }
 
 // SAFETY: all methods are those of `P`, whose implementor has promised 1 to 10; counting changes nothing.
-unsafe impl<P: Platform, const N: usize> Platform for Counted<P, N> {
+unsafe impl<P: Platform, const N: usize, const PLAIN: bool> Platform for Counted<P, N, PLAIN> {
     type Cpus = P::Cpus;
+    const CONFIG: Config = if PLAIN { Config::PLAIN } else { Config::FULL };
     type IrqState = P::IrqState;
 
     #[inline]

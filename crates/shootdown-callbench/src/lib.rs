@@ -15,6 +15,7 @@
 //! | `row` | one shape of calls |
 //! | `contender` | whose calls |
 //! | `tally`, `counted` | what each CPU counts, and the platform that counts interrupts |
+//! | `engines` | ours, with all that it can have and plain |
 //! | `host` | what a machine provides |
 //! | `bench` | the run: turns, workers, checks |
 //! | `turn`, `work` | one peer's turn; the functions that are called |
@@ -28,6 +29,7 @@ extern crate alloc;
 mod bench;
 mod contender;
 mod counted;
+mod engines;
 mod host;
 mod plan;
 mod result;
@@ -39,7 +41,7 @@ mod work;
 
 pub use bench::{Bench, Verdict};
 pub use contender::Contender;
-pub use counted::Counted;
+pub use engines::Engines;
 pub use host::Host;
 pub use plan::{Plan, Rest, Workload};
 pub use row::Row;

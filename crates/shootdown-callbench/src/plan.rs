@@ -98,7 +98,7 @@ impl Workload {
         };
         Plan {
             workload: self,
-            peers: Peer::ALL.to_vec(),
+            peers: Peer::ON_PROCESSORS.to_vec(),
             initiators,
             targets: [Count::Of(1), Count::Of(2), Count::Of(4), Count::All].to_vec(),
             masks,
@@ -193,7 +193,9 @@ impl Plan {
     fn set(&mut self, key: &str, values: &str) -> Result<(), Mistake> {
         match key {
             "peers" => {
-                self.peers = list(values, |word| one_of(word, key, &Peer::ALL, |it| it.name()))?
+                self.peers = list(values, |word| {
+                    one_of(word, key, &Peer::ON_PROCESSORS, |it| it.name())
+                })?
             }
             "masks" => {
                 self.masks = list(values, |word| {

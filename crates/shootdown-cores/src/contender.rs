@@ -16,9 +16,17 @@ use crate::turn;
 /// A set of CPUs by name.
 pub type Mask = CpuMask<Cpus<MOST_NAMES>>;
 
-static ENGINE: Shootdown<Cores> = Shootdown::new(Cores);
-static MEMORY: [CpuMemory<Cpus<MOST_NAMES>>; MOST_NAMES] = [const { CpuMemory::new() }; MOST_NAMES];
-static SPACE: OnceLock<AddressSpace<Cpus<MOST_NAMES>>> = OnceLock::new();
+/// An engine, and the space whose pages it flushes.
+struct Ours<const PLAIN: bool> {
+    engine: Shootdown<Cores<PLAIN>>,
+    memory: [CpuMemory<Cores<PLAIN>>; MOST_NAMES],
+    space: OnceLock<AddressSpace<Cpus<MOST_NAMES>>>,
+}
+
+/// With all that it can have, under any policy.
+static FULL: Ours<false> = Ours::new();
+/// As an ordinary kernel builds it.
+static PLAIN: Ours<true> = Ours::new();
 static ALL: OnceLock<Vec<Contender>> = OnceLock::new();
 /// Whose turn it is: whose interrupts come.
 static ACTIVE: Line<AtomicUsize> = Line(AtomicUsize::new(0));
@@ -31,23 +39,54 @@ pub struct Contender {
 }
 
 enum Whose {
-    Ours(Policy),
+    Full(Policy),
+    Plain,
     Theirs(&'static dyn CrossCall<Cpus<MOST_NAMES>>),
 }
 
-/// The policies under which the engine takes part; the last one is what hosts get without a choice.
+/// The policies under which the full engine takes part.
 const POLICIES: [(&str, Policy); 3] = [
     ("engine before", Policy::BEFORE),
     ("engine published", Policy::PUBLISHED),
     ("best", Policy::BEST),
 ];
 
-/// Makes all of them, for CPUs with names below `names`; the engine's last.
+impl<const PLAIN: bool> Ours<PLAIN> {
+    const fn new() -> Self {
+        Self {
+            engine: Shootdown::new(Cores),
+            memory: [const { CpuMemory::new() }; MOST_NAMES],
+            space: OnceLock::new(),
+        }
+    }
+
+    fn begin(&self, loads: bool) {
+        self.engine.online();
+        if loads {
+            // SAFETY: 1. nothing is translated here.
+            let root = || unsafe { Root::new(1 << 12) };
+            let space = || AddressSpace::new(&self.engine, root());
+            self.engine.switch_to(None, self.space.get_or_init(space));
+        }
+    }
+
+    #[inline]
+    fn flush(&self, pages: usize, turn: usize) {
+        let space = self.space.get().expect("it is loaded");
+        let start = (1 + turn % 8) << 20;
+        let range = FlushRange::pages(start, pages, PageSize::SIZE_4K);
+        self.engine.flush(space, range, FreedTables::No);
+    }
+}
+
+/// Makes all of them, for CPUs with names below `names`; the engines last.
 pub fn make(names: usize) -> &'static [Contender] {
-    ENGINE.attach(CpuId::new(0), &MEMORY[..names]);
+    let first = CpuId::new(0);
+    FULL.engine.attach(first, &FULL.memory[..names]);
+    PLAIN.engine.attach(first, &PLAIN.memory[..names]);
     let peers = Peer::ALL.iter().chain(&Peer::DESIGNS);
     let theirs = peers.filter_map(|peer| {
-        let calls = Box::leak(peer.calls(Cores, names)?);
+        let calls = Box::leak(peer.calls(Cores::<false>, names)?);
         let name = match peer {
             // Beside the policy of that name.
             Peer::Shootdown => return None,
@@ -60,21 +99,21 @@ pub fn make(names: usize) -> &'static [Contender] {
     });
     let ours = POLICIES.map(|(name, policy)| Contender {
         name,
-        calls: Whose::Ours(policy),
+        calls: Whose::Full(policy),
     });
-    ALL.get_or_init(|| theirs.chain(ours).collect())
+    let plain = Contender {
+        name: "plain",
+        calls: Whose::Plain,
+    };
+    ALL.get_or_init(|| theirs.chain(ours).chain([plain]).collect())
 }
 
 /// The running CPU takes part from now on; under its first name it loads the space whose pages are flushed.
 pub fn begin(name: u32, loads: bool) {
     cpu::set_name(name);
     let was_on = cpu::turn_off();
-    ENGINE.online();
-    if loads {
-        // SAFETY: 1. nothing is translated here.
-        let space = SPACE.get_or_init(|| AddressSpace::new(&ENGINE, unsafe { Root::new(1 << 12) }));
-        ENGINE.switch_to(None, space);
-    }
+    FULL.begin(loads);
+    PLAIN.begin(loads);
     cpu::restore(was_on);
 }
 
@@ -82,11 +121,11 @@ pub fn begin(name: u32, loads: bool) {
 pub fn choose(index: usize) {
     ACTIVE.0.store(index, Ordering::SeqCst);
     if let Some(Contender {
-        calls: Whose::Ours(policy),
+        calls: Whose::Full(policy),
         ..
     }) = ALL.get().and_then(|all| all.get(index))
     {
-        ENGINE.set_policy(*policy);
+        FULL.engine.set_policy(*policy);
     }
 }
 
@@ -97,7 +136,8 @@ pub fn handle() {
         .and_then(|all| all.get(ACTIVE.0.load(Ordering::Relaxed)));
     match active.map(|contender| &contender.calls) {
         Some(Whose::Theirs(calls)) => calls.handle_ipi(),
-        _ => ENGINE.handle_ipi(),
+        Some(Whose::Plain) => PLAIN.engine.handle_ipi(),
+        _ => FULL.engine.handle_ipi(),
     }
 }
 
@@ -106,8 +146,11 @@ impl Contender {
     #[inline]
     pub fn call(&self, targets: &Mask, function: &(dyn Fn(CpuId) + Sync)) {
         match &self.calls {
-            Whose::Ours(_) => {
-                ENGINE.call_many(targets, function);
+            Whose::Full(_) => {
+                FULL.engine.call_many(targets, function);
+            }
+            Whose::Plain => {
+                PLAIN.engine.call_many(targets, function);
             }
             Whose::Theirs(calls) => calls.call(targets, function),
         }
@@ -118,12 +161,8 @@ impl Contender {
     #[inline]
     pub fn flush(&self, everybody: &Mask, pages: usize, turn: usize) {
         match &self.calls {
-            Whose::Ours(_) => {
-                let space = SPACE.get().expect("it is loaded");
-                let start = (1 + turn % 8) << 20;
-                let range = FlushRange::pages(start, pages, PageSize::SIZE_4K);
-                ENGINE.flush(space, range, FreedTables::No);
-            }
+            Whose::Full(_) => FULL.flush(pages, turn),
+            Whose::Plain => PLAIN.flush(pages, turn),
             Whose::Theirs(calls) => {
                 let function = Line(move |_: CpuId| turn::flush_pages(pages));
                 calls.call(everybody, &function.0);

@@ -1,18 +1,19 @@
 //! [`Cores`]: what the engine and its peers run on.
 
-use shootdown::{CpuId, Cpus, IpiRefused, LocalFlush, Platform};
+use shootdown::{Config, CpuId, Cpus, IpiRefused, LocalFlush, Platform};
 
 use crate::cpu::{self, MOST_NAMES};
 use crate::turn;
 
-/// The cores of this host.
+/// The cores of this host, for an engine with all that it can have, or a plain one.
 #[derive(Clone, Copy, Debug)]
-pub struct Cores;
+pub struct Cores<const PLAIN: bool>;
 
 // SAFETY: 1 to 3. a thread is bound to its core and has one name at a time; interrupts are taken by itself, where it looks for them. 4 to 12. there are no
 // page tables and no translations: a local flush takes its time and is counted. Its memory is the process's.
-unsafe impl Platform for Cores {
+unsafe impl<const PLAIN: bool> Platform for Cores<PLAIN> {
     type Cpus = Cpus<MOST_NAMES>;
+    const CONFIG: Config = if PLAIN { Config::PLAIN } else { Config::FULL };
 
     type IrqState = bool;
 

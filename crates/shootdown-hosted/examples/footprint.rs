@@ -60,7 +60,7 @@ macro_rules! row {
     ($cpus:literal) => {{
         static ENGINE: Shootdown<Puppet<Cpus<$cpus>>> =
             Shootdown::new(Puppet::new(|| ENGINE.handle_ipi()));
-        static MEMORY: [CpuMemory<Cpus<$cpus>>; 2] = [const { CpuMemory::new() }; 2];
+        static MEMORY: [CpuMemory<Puppet<Cpus<$cpus>>>; 2] = [const { CpuMemory::new() }; 2];
         static SPACE: std::sync::OnceLock<AddressSpace<Cpus<$cpus>>> = std::sync::OnceLock::new();
         static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
         ENGINE.attach(CpuId::new(0), &MEMORY);
@@ -105,7 +105,7 @@ macro_rules! row {
         Row {
             cpus: $cpus,
             engine: size_of::<Shootdown<Puppet<Cpus<$cpus>>>>(),
-            memory: size_of::<CpuMemory<Cpus<$cpus>>>(),
+            memory: size_of::<CpuMemory<Puppet<Cpus<$cpus>>>>(),
             costs,
         }
     }};

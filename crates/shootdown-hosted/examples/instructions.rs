@@ -17,25 +17,47 @@ use shootdown::*;
 use shootdown_peers::{CrossCall, Peer};
 use stepping::{Puppet, step_through};
 
-type Engine = Shootdown<Puppet>;
+/// An engine for 64 CPUs of which two are online in a space: the engine, and the space.
+macro_rules! engine {
+    ($puppet:ty) => {{
+        static ENGINE: Shootdown<$puppet> = Shootdown::new(<$puppet>::new(|| ENGINE.handle_ipi()));
+        static MEMORY: [CpuMemory<$puppet>; 2] = [const { CpuMemory::new() }; 2];
+        static SPACE: OnceLock<AddressSpace<Cpus<64>>> = OnceLock::new();
+        bring_up(&ENGINE, &MEMORY);
+        // SAFETY: nothing is loaded.
+        let space = SPACE.get_or_init(|| AddressSpace::new(&ENGINE, unsafe { Root::new(1) }));
+        for cpu in [1, 0] {
+            ENGINE.platform().current.store(cpu, Ordering::Relaxed);
+            ENGINE.switch_to(None, space);
+        }
+        (&ENGINE, space)
+    }};
+}
 
 fn main() {
-    static ENGINE: Engine = Shootdown::new(Puppet::new(|| ENGINE.handle_ipi()));
-    static MEMORY: [CpuMemory<Cpus<64>>; 2] = [const { CpuMemory::new() }; 2];
-    bring_up(&ENGINE, &MEMORY);
-    // SAFETY: nothing is loaded.
-    let space = AddressSpace::new(&ENGINE, unsafe { Root::new(1) });
-    for cpu in [1, 0] {
-        ENGINE.platform().current.store(cpu, Ordering::Relaxed);
-        ENGINE.switch_to(None, &space);
-    }
+    let (engine, space) = engine!(Puppet);
+    let (plain, plain_space) = engine!(Puppet<Cpus<64>, true>);
     let page = FlushRange::pages(7 << 12, 1, PageSize::SIZE_4K);
-    let call = count(|| ENGINE.call_one(CpuId::new(1), &|_| ()));
-    let flush = count(|| ENGINE.flush(&space, page, FreedTables::No));
+    let flush = count(|| engine.flush(space, page, FreedTables::No));
     let other = CpuMask::only(CpuId::new(1));
     let both: CpuMask<Cpus<64>> = [0, 1].map(CpuId::new).into_iter().collect();
-    println!("call_one {call}");
-    println!("flush {flush}");
+    for (name, call) in [
+        (
+            "call_one",
+            count(|| engine.call_one(CpuId::new(1), &|_| ())),
+        ),
+        (
+            "plain call_one",
+            count(|| plain.call_one(CpuId::new(1), &|_| ())),
+        ),
+        ("flush", flush),
+        (
+            "plain flush",
+            count(|| plain.flush(plain_space, page, FreedTables::No)),
+        ),
+    ] {
+        println!("{name} {call}");
+    }
     let mut rows = Vec::new();
     let mut note = |peer: &str, call: u64, flush: u64| {
         println!("{peer} {call}");
@@ -43,6 +65,11 @@ fn main() {
             rows.push(json!({"peer": peer, "operation": operation, "instructions": instructions}));
         }
     };
+    note(
+        "plain",
+        count(|| plain.call_many(&other, &|_: CpuId| ())),
+        count(|| plain.flush(plain_space, page, FreedTables::No)),
+    );
     for (at, peer) in PEERS.into_iter().enumerate() {
         let calls = calls(at, peer);
         let call = count(|| calls.call(&other, &|_| ()));
@@ -56,12 +83,12 @@ fn main() {
         ("engine before", Policy::BEFORE),
         ("engine published", Policy::PUBLISHED),
     ] {
-        ENGINE.set_policy(policy);
-        let call = count(|| ENGINE.call_many(&other, &|_: CpuId| ()));
+        engine.set_policy(policy);
+        let call = count(|| engine.call_many(&other, &|_: CpuId| ()));
         note(
             name,
             call,
-            count(|| ENGINE.flush(&space, page, FreedTables::No)),
+            count(|| engine.flush(space, page, FreedTables::No)),
         );
     }
     let mut words = std::env::args().skip(1);
@@ -73,15 +100,13 @@ fn main() {
         }
         (Some(word), _) => panic!("{word}? Use --json FILE"),
     }
-    for cpu in [1, 0] {
-        ENGINE.platform().current.store(cpu, Ordering::Relaxed);
-        // SAFETY: nothing is loaded.
-        ENGINE.switch_away(&space, unsafe { KernelRoot::new(2) });
-    }
 }
 
 /// Has two CPUs online.
-fn bring_up(engine: &Engine, memory: &'static [CpuMemory<Cpus<64>>; 2]) {
+fn bring_up<const PLAIN: bool>(
+    engine: &Shootdown<Puppet<Cpus<64>, PLAIN>>,
+    memory: &'static [CpuMemory<Puppet<Cpus<64>, PLAIN>>; 2],
+) {
     engine.attach(CpuId::new(0), memory);
     for cpu in [1, 0] {
         engine.platform().current.store(cpu, Ordering::Relaxed);
@@ -98,7 +123,7 @@ const PEERS: [Peer; 9] = {
 fn calls(at: usize, peer: Peer) -> &'static dyn CrossCall<Cpus<64>> {
     static CALLS: [OnceLock<&'static dyn CrossCall<Cpus<64>>>; PEERS.len()] =
         [const { OnceLock::new() }; PEERS.len()];
-    static MEMORY: [CpuMemory<Cpus<64>>; 2] = [const { CpuMemory::new() }; 2];
+    static MEMORY: [CpuMemory<Puppet>; 2] = [const { CpuMemory::new() }; 2];
 
     fn handle_ipi<const PEER: usize>() {
         CALLS[PEER].get().expect("it is made").handle_ipi();

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use shootdown::{CallTargets, Capacity, CpuId, CpuMemory, Cpus, LocalFlush, Platform, Shootdown};
-use shootdown_callbench::{Bench, Counted, Host, Plan, Tallies, Verdict};
+use shootdown::{CallTargets, Capacity, CpuId, Cpus, LocalFlush, Platform};
+use shootdown_callbench::{Bench, Engines, Host, Plan, Tallies, Verdict};
 
 use crate::machine::Machine;
 use crate::second::{Relax, SecondPlatform};
@@ -12,7 +12,7 @@ use crate::second::{Relax, SecondPlatform};
 /// Longer than a halted CPU may sleep.
 const NAP: Duration = Duration::from_millis(1);
 
-type Measured<const N: usize> = Shootdown<Counted<SecondPlatform<N>, N>>;
+type Measured<const N: usize> = Engines<SecondPlatform<N>, N>;
 
 /// A machine, as the bench asks for it.
 struct Threads<const N: usize>
@@ -86,10 +86,9 @@ where
 {
     let relax = Relax::for_cpus(machine.cpus());
     let tallies: &Tallies<N> = Box::leak(Box::new(Tallies::new()));
-    let platform = Counted::new(SecondPlatform::new(machine, relax), tallies);
-    let measured: &Measured<N> = Box::leak(Box::new(Shootdown::new(platform)));
-    let memory = (0..machine.cpus()).map(|_| CpuMemory::new());
-    measured.attach(CpuId::new(0), Vec::leak(memory.collect()));
+    let engines = Engines::new(SecondPlatform::new(machine, relax), tallies);
+    let measured: &Measured<N> = Box::leak(Box::new(engines));
+    measured.attach(machine.cpus());
     let threads = Box::leak(Box::new(Threads {
         machine,
         measured,

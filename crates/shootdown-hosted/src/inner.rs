@@ -44,7 +44,7 @@ where
     pub(crate) churning: AtomicBool,
     pub(crate) stopping: AtomicBool,
     /// What the engine keeps for each CPU. After the engine, whose last use comes first.
-    _state: Vec<CpuMemory<Cpus<N>>>,
+    _state: Vec<CpuMemory<Hosted<N>>>,
 }
 
 impl<const N: usize> std::fmt::Debug for Inner<N>
@@ -71,7 +71,7 @@ where
         let memory = Memory::new(config.spaces, config.frames, span);
         let queue = Queue::new(span, config.tasks);
         let engine = Shootdown::new(Hosted::new(memory, queue, config));
-        let state: Vec<CpuMemory<Cpus<N>>> = cpus.iter().map(|_| CpuMemory::new()).collect();
+        let state: Vec<CpuMemory<Hosted<N>>> = cpus.iter().map(|_| CpuMemory::new()).collect();
         for (cpu, memory) in cpus.iter().zip(&state) {
             // SAFETY: 1. on the heap, and dropped after the engine.
             let memory = unsafe { memory.assume_static() };

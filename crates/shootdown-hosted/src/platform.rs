@@ -76,6 +76,7 @@ where
     Cpus<N>: Capacity,
 {
     type Cpus = Cpus<N>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     #[inline]

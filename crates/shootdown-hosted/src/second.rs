@@ -66,6 +66,7 @@ where
     shootdown::Cpus<N>: shootdown::Capacity,
 {
     type Cpus = shootdown::Cpus<N>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::CrossCall;
 
 /// The memory of an engine for up to `P::Cpus::CPUS` CPUs of which there are `cpus`, in bytes.
 pub(crate) fn bytes_for<P: Platform>(cpus: usize) -> usize {
-    size_of::<Shootdown<P>>() + cpus * size_of::<CpuMemory<P::Cpus>>()
+    size_of::<Shootdown<P>>() + cpus * size_of::<CpuMemory<P>>()
 }
 
 impl<P: Platform> CrossCall<P::Cpus> for Shootdown<P> {

@@ -22,8 +22,10 @@ pub enum Peer {
     CallQueues,
     /// FreeBSD.
     Scoreboard,
-    /// This engine, under its default policy.
+    /// This engine with all that it can have, under its default policy.
     Shootdown,
+    /// This engine as an ordinary kernel builds it.
+    Plain,
     /// No kernel's: a bit a pair, and a word that the target clears.
     Bits,
     /// The same with a number that the target writes.
@@ -46,6 +48,12 @@ impl Peer {
         Self::Shootdown,
     ];
 
+    /// The same, and ours without what costs instructions and an ordinary kernel does not need: for machines that charge for each.
+    pub const ON_PROCESSORS: [Self; 7] = {
+        let [a, b, c, d, e, f] = Self::ALL;
+        [a, b, c, d, e, f, Self::Plain]
+    };
+
     /// Its name in plans and tables.
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,13 +63,14 @@ impl Peer {
             Self::CallQueues => "linux",
             Self::Scoreboard => "freebsd",
             Self::Shootdown => "best",
+            Self::Plain => "plain",
             Self::Bits => "bits",
             Self::BitsNumbered => "bits numbered",
             Self::BitsGuessed => "bits guessed",
         }
     }
 
-    /// Its calls for CPUs below `cpus`. `None` for the engine, which hosts make themselves: it is too large for many a stack, and
+    /// Its calls for CPUs below `cpus`. `None` for the engines, which hosts make themselves: it is too large for many a stack, and
     /// they need it as what it is.
     pub fn calls<P>(self, platform: P, cpus: usize) -> Option<Box<dyn CrossCall<P::Cpus>>>
     where
@@ -73,7 +82,7 @@ impl Peer {
             Self::TaskSet => Box::new(TaskSet::new(platform, cpus)),
             Self::CallQueues => Box::new(CallQueues::new(platform, cpus)),
             Self::Scoreboard => Box::new(Scoreboard::new(platform, cpus)),
-            Self::Shootdown => return None,
+            Self::Shootdown | Self::Plain => return None,
             Self::Bits => Box::new(Bits::new(platform, cpus, Acknowledgement::Cleared, false)),
             Self::BitsNumbered => {
                 Box::new(Bits::new(platform, cpus, Acknowledgement::Numbered, false))

@@ -94,6 +94,7 @@
 //! // 8. nothing of that is used. 9. a panic ends the machine. 10. a hint. 11. every root has the
 //! // kernel's half. 12. nobody else writes CR3.
 //! unsafe impl Platform for Machine {
+//!     type Cpus = shootdown::Cpus<64>;
 //!     type IrqState = IrqState;
 //!     fn current_cpu(&self) -> CpuId {
 //!         CpuId::new(current_cpu())

@@ -17,7 +17,6 @@ use core::hash::Hash;
 
 use crate::call::Ring;
 use crate::cpu::CpuId;
-use crate::memory::CpuState;
 use crate::sync::{AtomicU64, OwnWord, SetOnce};
 
 /// Room for `N` CPUs: 1 to 64, or a multiple of 64 up to 4096.
@@ -54,7 +53,7 @@ pub trait Capacity:
     type Rings: AsRef<[Ring]> + Debug + Send + Sync + 'static;
     /// The memory of each CPU that has any.
     #[doc(hidden)]
-    type Table: AsRef<[SetOnce<CpuState<Self>>]> + Debug + Send + Sync + 'static;
+    type Table: AsRef<[SetOnce<()>]> + Debug + Send + Sync + 'static;
     /// No CPU has any.
     #[doc(hidden)]
     const TABLE: Self::Table;
@@ -135,7 +134,7 @@ macro_rules! capacity {
             type OwnWords = [OwnWord; $words];
             type Wide = [AtomicU64; ($words > 1) as usize];
             type Rings = [Ring; $words];
-            type Table = [SetOnce<CpuState<Self>>; $cpus];
+            type Table = [SetOnce<()>; $cpus];
             const CPUS: usize = $cpus;
             const TABLE: Self::Table = [const { SetOnce::new() }; $cpus];
             const WORDS: usize = $words;

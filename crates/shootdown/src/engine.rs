@@ -77,7 +77,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When a CPU is not below the [capacity](Platform::Cpus) or has memory already, or the memory is another CPU's.
     #[track_caller]
-    pub fn attach(&self, first: CpuId, memory: &'static [CpuMemory<P::Cpus>]) {
+    pub fn attach(&self, first: CpuId, memory: &'static [CpuMemory<P>]) {
         for (cpu, memory) in (first.index()..).map(CpuId::from_index).zip(memory) {
             let most = P::Cpus::CPUS;
             assert!(
@@ -133,8 +133,14 @@ impl<P: Platform> Shootdown<P> {
         self.ready.0.load(Ordering::Acquire)
     }
 
-    /// Changes the policy for requests submitted from now on. Any context; does not block.
+    /// Changes the policy for requests submitted from now on. Any context; does not block. Needs [`Config::with_any_policy`].
     pub fn set_policy(&self, policy: Policy) {
+        const {
+            assert!(
+                P::CONFIG.policy.is_none(),
+                "Platform::CONFIG has one policy: take Config::with_any_policy"
+            )
+        };
         #[cfg(loom)]
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
@@ -146,7 +152,12 @@ impl<P: Platform> Shootdown<P> {
     /// The policy in force.
     #[inline]
     pub fn policy(&self) -> Policy {
-        Policy::from_bits(self.policy.0.load(Ordering::Relaxed) ^ Policy::BEST.to_bits())
+        match P::CONFIG.policy {
+            Some(policy) => policy,
+            None => {
+                Policy::from_bits(self.policy.0.load(Ordering::Relaxed) ^ Policy::BEST.to_bits())
+            }
+        }
     }
 
     /// What the engine keeps for `cpu`.
@@ -154,7 +165,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When `cpu` has no memory, or is not below the capacity.
     #[inline]
-    pub(crate) fn state(&self, cpu: CpuId) -> &CpuState<P::Cpus> {
+    pub(crate) fn state(&self, cpu: CpuId) -> &CpuState<P> {
         match self.cpus().get(cpu.index()).and_then(SetOnce::get) {
             Some(memory) => memory,
             None => no_memory(cpu, P::Cpus::CPUS),
@@ -174,7 +185,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// What the engine keeps for `cpu`, or `None` where it has none yet, or is not below the capacity.
     #[inline]
-    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<P::Cpus>> {
+    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<P>> {
         self.cpus().get(cpu.index()).and_then(SetOnce::get)
     }
 
@@ -226,9 +237,14 @@ impl<P: Platform> Shootdown<P> {
     }
 
     #[inline]
-    pub(crate) fn cpus(&self) -> &[SetOnce<CpuState<P::Cpus>>] {
-        self.cpus.as_ref()
+    pub(crate) fn cpus(&self) -> &[SetOnce<CpuState<P>>] {
+        let table: *const [SetOnce<()>] = self.cpus.as_ref();
+        // SAFETY: the same pointers, all null until `attach` sets them, through this.
+        unsafe { &*(table as *const [SetOnce<CpuState<P>>]) }
     }
+
+    /// Whether requests may be announced in rings.
+    pub(crate) const HAS_RINGS: bool = P::CONFIG.has_rings(P::Cpus::CPUS);
 
     /// The ring that `cpu` reads.
     #[inline]
@@ -250,14 +266,27 @@ impl<P: Platform> Shootdown<P> {
 }
 
 impl<P: Platform> Watcher<'_, P> {
-    /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block.
+    /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block. Needs
+    /// [`Config::with_counters`](crate::Config::with_counters).
     pub fn stats(self, cpu: CpuId) -> Stats {
+        const {
+            assert!(
+                P::CONFIG.has_counters,
+                "Platform::CONFIG has no counters: take Config::with_counters"
+            )
+        };
         let memory = self.0.attached(cpu);
         memory.map_or_else(Stats::default, |memory| memory.counters.read())
     }
 
-    /// The counters of all CPUs, added up. Any context; does not block.
+    /// The counters of all CPUs, added up. As [`stats`](Self::stats).
     pub fn total_stats(self) -> Stats {
+        const {
+            assert!(
+                P::CONFIG.has_counters,
+                "Platform::CONFIG has no counters: take Config::with_counters"
+            )
+        };
         let mut total = Stats::default();
         for memory in self.0.cpus().iter().filter_map(SetOnce::get) {
             total.merge(&memory.counters.read());

@@ -25,7 +25,7 @@
 //! # }
 //! # type Frame = u64;
 //! static SHOOTDOWN: Shootdown<Kernel> = Shootdown::new(Kernel);
-//! static MEMORY: [CpuMemory<Cpus<64>>; 64] = [const { CpuMemory::new() }; 64];
+//! static MEMORY: [CpuMemory<Kernel>; 64] = [const { CpuMemory::new() }; 64];
 //!
 //! SHOOTDOWN.attach(CpuId::new(0), &MEMORY); // once
 //! SHOOTDOWN.online(); // on each CPU
@@ -78,6 +78,7 @@ compile_error!(
 mod atomic_mask;
 mod call;
 mod capacity;
+mod config;
 mod cpu;
 mod engine;
 mod guard;
@@ -107,6 +108,7 @@ pub use sync::shim;
 
 pub use call::CallTargets;
 pub use capacity::{Capacity, Cpus};
+pub use config::Config;
 pub use cpu::CpuId;
 pub use engine::Shootdown;
 pub use mask::{CpuMask, CpuSet};

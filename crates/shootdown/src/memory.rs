@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot};
-use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
@@ -18,8 +17,8 @@ use crate::watchdog::ActivityLog;
 /// All of it is zero at the start, so a `static` of it lies in `.bss`. Lines that other CPUs write, lines that other CPUs read, and
 /// lines of the CPU's own are apart.
 #[derive(Debug)]
-pub struct CpuMemory<C: Capacity> {
-    state: CpuState<C>,
+pub struct CpuMemory<P: Platform> {
+    state: CpuState<P>,
     /// It is some CPU's, of some engine.
     is_attached: AtomicBool,
 }
@@ -27,23 +26,23 @@ pub struct CpuMemory<C: Capacity> {
 /// The engine's state of one CPU.
 #[derive(Debug)]
 #[repr(C)]
-pub struct CpuState<C: Capacity> {
+pub struct CpuState<P: Platform> {
     /// Written by every initiator that targets this CPU.
-    pub(crate) inbox: Inbox<C>,
+    pub(crate) inbox: Inbox<P::Cpus>,
     /// Written by every CPU that posts call data to this one.
     pub(crate) posted: Padded<PostedList>,
     /// Written by this CPU, read and acknowledged by its targets.
-    pub(crate) slots: [Slot<C>; SLOTS],
+    pub(crate) slots: [Slot<P::Cpus>; SLOTS],
     /// Flush descriptions that are passed by pointer, one a slot ([`Policy::BEFORE`](crate::Policy::BEFORE)).
     pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
     /// Written by this CPU as it becomes idle and busy again, read by every initiator.
     pub(crate) lazy: LazyMark,
-    own: Padded<OwnState<C>>,
+    own: Padded<OwnState<P>>,
 }
 
 /// What only its own CPU writes.
 #[derive(Debug)]
-pub struct OwnState<C: Capacity> {
+pub struct OwnState<P: Platform> {
     pub(crate) tlb: CpuTlb,
     pub(crate) in_function: OwnFlag,
     /// An interrupt came while a function ran: it is taken again.
@@ -59,21 +58,21 @@ pub struct OwnState<C: Capacity> {
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left. Empty but in the handler, and where a waiter serves functions.
-    pub(crate) waiting: OwnSet<C>,
+    pub(crate) waiting: OwnSet<P::Cpus>,
     /// Flushes may be among what they ask for.
     pub(crate) is_unsearched: OwnFlag,
     /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
-    pub(crate) targets: OwnSet<C>,
+    pub(crate) targets: OwnSet<P::Cpus>,
     pub(crate) ring: RingReader,
-    pub(crate) counters: Counters,
-    pub(crate) activity: ActivityLog,
+    pub(crate) counters: Counters<P>,
+    pub(crate) activity: ActivityLog<P>,
     pub(crate) own_posts: OwnPosts,
     /// Since when the platform has refused an interrupt to this CPU itself, in ns; 0 if it has not.
     pub(crate) owes_interrupt_since: OwnWord,
     pub(crate) lookout: Lookout,
 }
 
-impl<C: Capacity> CpuState<C> {
+impl<P: Platform> CpuState<P> {
     const_fn! {
         fn new() -> Self {
             Self {
@@ -106,7 +105,7 @@ impl<C: Capacity> CpuState<C> {
     }
 }
 
-impl<C: Capacity> CpuMemory<C> {
+impl<P: Platform> CpuMemory<P> {
     const_fn! {
         /// Memory of no CPU yet.
         #[allow(clippy::new_without_default, reason = "not const under loom")]
@@ -132,7 +131,7 @@ impl<C: Capacity> CpuMemory<C> {
     /// # Panics
     /// When it is another CPU's already.
     #[track_caller]
-    pub(crate) fn claim(&self, cpu: CpuId) -> &CpuState<C> {
+    pub(crate) fn claim(&self, cpu: CpuId) -> &CpuState<P> {
         let was_attached = self.is_attached.swap(true, Ordering::Relaxed);
         assert!(
             !was_attached,
@@ -146,7 +145,7 @@ impl<C: Capacity> CpuMemory<C> {
 #[derive(Debug)]
 pub(crate) struct Here<'a, P: Platform> {
     pub(crate) cpu: CpuId,
-    pub(crate) state: &'a CpuState<P::Cpus>,
+    pub(crate) state: &'a CpuState<P>,
 }
 
 impl<P: Platform> Clone for Here<'_, P> {
@@ -158,19 +157,28 @@ impl<P: Platform> Clone for Here<'_, P> {
 impl<P: Platform> Copy for Here<'_, P> {}
 
 impl<'a, P: Platform> core::ops::Deref for Here<'a, P> {
-    type Target = &'a CpuState<P::Cpus>;
+    type Target = &'a CpuState<P>;
 
     #[inline]
-    fn deref(&self) -> &&'a CpuState<P::Cpus> {
+    fn deref(&self) -> &&'a CpuState<P> {
         &self.state
     }
 }
 
-impl<C: Capacity> core::ops::Deref for CpuState<C> {
-    type Target = OwnState<C>;
+impl<P: Platform> core::ops::Deref for CpuState<P> {
+    type Target = OwnState<P>;
 
     #[inline]
-    fn deref(&self) -> &OwnState<C> {
+    fn deref(&self) -> &OwnState<P> {
         &self.own.0
     }
 }
+
+// Engines share it between CPUs by pointers that do not say so.
+const _: () = {
+    const fn is_sync<T: Sync>() {}
+    #[allow(dead_code, reason = "for the compiler")]
+    const fn check<P: Platform>() {
+        is_sync::<CpuState<P>>();
+    }
+};

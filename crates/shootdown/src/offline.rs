@@ -43,11 +43,17 @@ impl<P: Platform> Shootdown<P> {
     /// Call it on the CPU itself, with interrupts off and no lock held that another CPU may spin for, or that a called function
     /// takes; spins for all other online CPUs, and runs what this CPU was called for. The CPU must have left its address space.
     /// Afterwards it may be halted (an interrupt that comes late is harmless) or come [`online`](Self::online) again, which
-    /// voids all translations and tags that it had.
+    /// voids all translations and tags that it had. Needs [`Config::with_hotplug`](crate::Config::with_hotplug).
     ///
     /// # Panics
     /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
     pub fn offline(&self) {
+        const {
+            assert!(
+                P::CONFIG.has_hotplug,
+                "Platform::CONFIG lets no CPU go offline: take Config::with_hotplug"
+            )
+        };
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_may_leave(me);

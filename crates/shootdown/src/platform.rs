@@ -6,6 +6,7 @@
 use core::fmt::Debug;
 
 use crate::capacity::Capacity;
+use crate::config::Config;
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::tlb::{
@@ -64,6 +65,9 @@ use crate::watchdog::Stall;
 pub unsafe trait Platform: Sync {
     /// How many CPUs the engine has room for: [`Cpus<64>`](crate::Cpus), say.
     type Cpus: Capacity;
+
+    /// What the engine is built with, once and for all.
+    const CONFIG: Config = Config::PLAIN;
 
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
     type IrqState: Copy + Debug;

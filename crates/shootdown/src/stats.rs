@@ -3,6 +3,9 @@
 //! Each is written by its own CPU with interrupts off, by plain loads and stores, on lines of its own (those of waits, by
 //! one locked addition, in any context); readers take a [`Stats`] at any time and see each counter at some recent value.
 
+use core::fmt;
+
+use crate::platform::Platform;
 use crate::sync::{Counter, SharedCounter};
 use crate::tlb::Why;
 
@@ -12,23 +15,28 @@ pub const WAIT_BUCKETS: usize = 32;
 /// What counts, by default [`Counter`].
 macro_rules! kind {
     () => {
-        Counter
+        Counter<P>
     };
     ($kind:ident) => {
-        $kind
+        $kind<P>
     };
 }
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident $(: $kind:ident)?,)+) => {
         /// The counters of one CPU.
-        #[derive(Debug)]
-        pub(crate) struct Counters {
+        pub(crate) struct Counters<P: Platform> {
             $(pub(crate) $name: kind!($($kind)?),)+
-            pub(crate) waits_ns: [SharedCounter; WAIT_BUCKETS],
+            pub(crate) waits_ns: [SharedCounter<P>; WAIT_BUCKETS],
         }
 
-        impl Counters {
+        impl<P: Platform> fmt::Debug for Counters<P> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.read().fmt(f)
+            }
+        }
+
+        impl<P: Platform> Counters<P> {
             pub(crate) const fn new() -> Self {
                 Self {
                     $($name: <kind!($($kind)?)>::new(),)+
@@ -165,7 +173,7 @@ counters! {
     waits_finished: SharedCounter,
 }
 
-impl Counters {
+impl<P: Platform> Counters<P> {
     /// A root was loaded, or a guest entered, under a tag that was chosen for this reason.
     pub(crate) fn count_tag(&self, why: Why) {
         match why {

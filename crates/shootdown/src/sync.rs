@@ -19,7 +19,10 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(all(feature = "sim", not(loom)))]
 pub(crate) use simulated::{AtomicU64, Ordering, fence};
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, AtomicU64 as CoreU64, Ordering as CoreOrdering};
+
+use crate::platform::Platform;
 
 /// The same names for `shootdown-peers`, whose algorithms must run wherever the engine runs. No part of the API.
 #[cfg(not(loom))]
@@ -121,23 +124,25 @@ impl<T: Copy> PlainCell<T> {
     }
 }
 
-/// A statistics counter with one writing CPU and any number of readers.
+/// A statistics counter with one writing CPU and any number of readers, where `P` [has counters](crate::Config::with_counters).
 ///
 /// `add` is a plain load and store, not a locked operation: the owner calls it with interrupts off.
 #[derive(Debug)]
-pub(crate) struct Counter(CoreU64);
+pub(crate) struct Counter<P>(CoreU64, PhantomData<fn(P)>);
 
-impl Counter {
+impl<P: Platform> Counter<P> {
     pub(crate) const fn new() -> Self {
-        Self(CoreU64::new(0))
+        Self(CoreU64::new(0), PhantomData)
     }
 
     /// Adds `amount`; only the owning CPU calls this, with interrupts off.
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
-        let value = self.0.load(CoreOrdering::Relaxed);
-        self.0
-            .store(value.wrapping_add(amount), CoreOrdering::Relaxed);
+        if P::CONFIG.has_counters {
+            let value = self.0.load(CoreOrdering::Relaxed);
+            self.0
+                .store(value.wrapping_add(amount), CoreOrdering::Relaxed);
+        }
     }
 
     #[inline]
@@ -148,16 +153,18 @@ impl Counter {
 
 /// The same, but any CPU adds to it, in any context.
 #[derive(Debug)]
-pub(crate) struct SharedCounter(Counter);
+pub(crate) struct SharedCounter<P>(Counter<P>);
 
-impl SharedCounter {
+impl<P: Platform> SharedCounter<P> {
     pub(crate) const fn new() -> Self {
         Self(Counter::new())
     }
 
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
-        self.0.0.fetch_add(amount, CoreOrdering::Relaxed);
+        if P::CONFIG.has_counters {
+            self.0.0.fetch_add(amount, CoreOrdering::Relaxed);
+        }
     }
 
     #[inline]
@@ -223,6 +230,7 @@ impl OwnFlag {
 /// A reference that is set once and shared; null at the start. What is behind it takes part in protocols, the reference itself does
 /// not: it is set before the first use of what is behind it.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct SetOnce<T>(AtomicPtr<T>);
 
 impl<T> SetOnce<T> {

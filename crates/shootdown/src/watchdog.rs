@@ -7,11 +7,13 @@
 //! What nobody waits for in the engine is looked after by the timer's ticks ([`Watcher::look`](crate::watch::Watcher::look)).
 
 use core::fmt;
+use core::marker::PhantomData;
 // Reports take part in no protocol.
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::call::{Number, Run, SLOTS};
 use crate::cpu::CpuId;
+use crate::platform::Platform;
 use crate::sync::OwnWord;
 
 /// After how long a wait is reported unless the host [says otherwise](crate::watch::Watcher::set_stall_ns): ten seconds.
@@ -142,21 +144,23 @@ impl fmt::Display for Stall {
 
 /// What a CPU says about itself to those that wait for it. Nothing depends on it.
 #[derive(Debug)]
-pub(crate) struct ActivityLog {
+pub(crate) struct ActivityLog<P> {
     doing: OwnWord,
     wanted: [OwnWord; SLOTS],
     /// The number of the request in each slot of which a stall was reported last, by whoever reported it; and until when looks leave it at that.
     reported: [OwnWord; SLOTS],
     quiet_until_ns: [AtomicU64; SLOTS],
+    platform: PhantomData<fn(P)>,
 }
 
-impl ActivityLog {
+impl<P: Platform> ActivityLog<P> {
     pub(crate) const fn new() -> Self {
         Self {
             doing: OwnWord::new(),
             wanted: [const { OwnWord::new() }; SLOTS],
             reported: [const { OwnWord::new() }; SLOTS],
             quiet_until_ns: [const { AtomicU64::new(0) }; SLOTS],
+            platform: PhantomData,
         }
     }
 
@@ -180,7 +184,9 @@ impl ActivityLog {
     /// What the request in slot `index` asks for.
     #[inline]
     pub(crate) fn wants(&self, index: usize, wanted: Entry) {
-        self.wanted[index].set(wanted.0);
+        if P::CONFIG.has_watchdog {
+            self.wanted[index].set(wanted.0);
+        }
     }
 
     /// What the request in slot `index` asks for, for another CPU.
@@ -196,6 +202,9 @@ impl ActivityLog {
     /// Notes what this CPU is doing; returns what it was doing before.
     #[inline]
     pub(crate) fn begins(&self, entry: Entry) -> Entry {
+        if !P::CONFIG.has_watchdog {
+            return entry;
+        }
         let before = Entry(self.doing.get());
         self.doing.set(entry.0);
         before

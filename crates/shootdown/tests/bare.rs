@@ -28,6 +28,7 @@ macro_rules! platform {
         // SAFETY: one thread plays both CPUs, which have no TLB, and takes each interrupt itself.
         unsafe impl Platform for $name {
             type Cpus = Cpus<2>;
+            const CONFIG: Config = Config::PLAIN.with_any_policy().with_counters(true);
             type IrqState = ();
             fn current_cpu(&self) -> CpuId {
                 cpu(self.0.current.load(Relaxed))

@@ -773,7 +773,7 @@ fn memory_that_was_refused_is_not_lost() {
     let puppet: &'static Puppet = powered_off::<2>().platform();
     let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
     machine.attach(cpu(0), Box::leak(Box::new([CpuMemory::new()])));
-    let memory: &'static CpuMemory<Cpus<2>> = Box::leak(Box::new(CpuMemory::new()));
+    let memory: &'static CpuMemory<Seat<2>> = Box::leak(Box::new(CpuMemory::new()));
     assert!(refuses(
         || machine.attach(cpu(0), std::slice::from_ref(memory))
     ));

@@ -42,6 +42,7 @@ struct Threads {
 // flushes drop the thread's own entries; a flag stored with Release is the interrupt.
 unsafe impl Platform for Threads {
     type Cpus = Cpus<CPUS>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

@@ -2,29 +2,22 @@
 
 use core::fmt;
 
-use shootdown::{CallTargets, CpuId, CpuMemory, Shootdown};
-use shootdown_callbench::{Counted, Host, Tallies};
+use shootdown::{CallTargets, CpuId};
+use shootdown_callbench::{Engines, Host, Tallies};
 
 use super::lines;
 use super::platform::CallsPlatform;
 use crate::arch::{percpu, tlb};
-use crate::cpus::{Cpus, MAX_CPUS};
+use crate::cpus::MAX_CPUS;
 use crate::irq;
 use crate::platform::SHOOTDOWN;
 use crate::{boot, time};
 
 pub(super) static TALLIES: Tallies<MAX_CPUS> = Tallies::new();
 
-/// The engine that is measured.
-pub(super) static MEASURED: Shootdown<Counted<CallsPlatform, MAX_CPUS>> =
-    Shootdown::new(Counted::new(CallsPlatform, &TALLIES));
-
-static MEMORY: [CpuMemory<Cpus>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
-
-/// Gives the measured engine its memory, for so many CPUs. Once, before any of them comes online there.
-pub(super) fn attach(cpus: usize) {
-    MEASURED.attach(CpuId::new(0), &MEMORY[..cpus]);
-}
+/// The engines that are measured.
+pub(super) static MEASURED: Engines<CallsPlatform, MAX_CPUS> =
+    Engines::new(CallsPlatform, &TALLIES);
 
 /// A word of the kernel's, whose translation is dropped again and again.
 static PAGE: u64 = 0;

@@ -15,6 +15,7 @@ pub(super) struct CallsPlatform;
 // whose turn it is; the run sees to it that no interrupt of one is late for another.
 unsafe impl Platform for CallsPlatform {
     type Cpus = Cpus;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = IrqState;
 
     #[inline]

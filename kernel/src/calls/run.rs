@@ -7,7 +7,7 @@ use shootdown_callbench::{Bench, Plan};
 use spin::Once;
 
 use super::lines;
-use super::machine::{MEASURED, Machine, TALLIES, attach};
+use super::machine::{MEASURED, Machine, TALLIES};
 use crate::arch::percpu;
 use crate::boot::fail::boot_fail;
 use crate::boot::{self, BootInfo};
@@ -77,7 +77,7 @@ pub fn run(words: &str) -> Result<(), Errno> {
 /// Starts a thread on each CPU.
 fn start(plan: Plan, sequel: Sequel) -> Result<(), Errno> {
     let cpus = boot::info().cpus;
-    attach(cpus);
+    MEASURED.attach(cpus);
     BENCH.call_once(|| Bench::new(&Machine, plan, &TALLIES, &MEASURED));
     let work = match sequel {
         Sequel::End => work_to_the_end,

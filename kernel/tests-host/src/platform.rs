@@ -17,7 +17,7 @@ pub const PLAYED_CPUS: u32 = 4;
 pub static SHOOTDOWN: Shootdown<KernelPlatform> = Shootdown::new(KernelPlatform);
 
 /// What the engine keeps for each of them.
-pub static MEMORY: [CpuMemory<Cpus>; PLAYED_CPUS as usize] =
+pub static MEMORY: [CpuMemory<KernelPlatform>; PLAYED_CPUS as usize] =
     [const { CpuMemory::new() }; PLAYED_CPUS as usize];
 
 /// A machine whose CPUs are played by whoever needs them.
@@ -41,6 +41,7 @@ pub fn flushes() -> usize {
 // is remote, tagged or prefetched, and nothing panics but a test that fails.
 unsafe impl Platform for KernelPlatform {
     type Cpus = Cpus;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = ();
 
     fn current_cpu(&self) -> CpuId {

@@ -12,10 +12,10 @@ pub struct Engine<C: Capacity, P: Platform<Cpus = C> = SimPlatform<C>> {
     // Boxed: it is large, and what a run knows of its memory it knows by address.
     engine: Box<Shootdown<P>>,
     /// Of its CPUs; dropped after it.
-    _memory: Box<[CpuMemory<C>]>,
+    _memory: Box<[CpuMemory<P>]>,
 }
 
-impl<C: Capacity, P: Platform<Cpus = C> + Default> Engine<C, P> {
+impl<C: Capacity, P: Platform<Cpus = C> + Default + 'static> Engine<C, P> {
     /// For CPUs `0..cpus`. Its watchdog is off.
     ///
     /// # Panics

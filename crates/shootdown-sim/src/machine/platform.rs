@@ -35,6 +35,7 @@ pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 // 8. A machine has one back end.
 unsafe impl<C: Capacity> Platform for SimPlatform<C> {
     type Cpus = C;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

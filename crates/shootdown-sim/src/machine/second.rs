@@ -16,6 +16,7 @@ pub struct SecondPlatform<C>(PhantomData<C>);
 // SAFETY: as `SimPlatform`, whose interrupt leads to both engines; nothing loads roots here.
 unsafe impl<C: Capacity> Platform for SecondPlatform<C> {
     type Cpus = C;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

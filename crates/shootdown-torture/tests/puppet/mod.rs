@@ -104,6 +104,7 @@ fn address(region: usize, page: usize) -> usize {
 // machine breaks contract 3 on purpose, and its loads are no memory accesses.
 unsafe impl Platform for Puppet {
     type Cpus = Cpus<CPUS>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

@@ -73,7 +73,7 @@ impl<P: Platform> Shootdown<P> {
         here: Here<'a, P>,
         class: SlotClass,
     ) -> Option<FreeSlot<'a, P>> {
-        let departure = match self.is_ready(here.cpu) {
+        let departure = match !P::CONFIG.has_hotplug || self.is_ready(here.cpu) {
             true => None,
             false => self.hold_departures(here.cpu)?,
         };

@@ -55,6 +55,9 @@ impl<P: Platform> Shootdown<P> {
     /// Whether there is a broadcast that this CPU has not read, and that is not known to be a function if those are skipped; a hint.
     #[inline]
     pub(crate) fn is_broadcast_due(&self, me: Here<'_, P>, skip_functions: bool) -> bool {
+        if !Self::HAS_RINGS {
+            return false;
+        }
         #[cfg(loom)]
         if self.ring_of(me.cpu).is_used.get() == 0 {
             return false;

@@ -47,7 +47,8 @@ impl<P: Platform> Shootdown<P> {
         let is_storm = here.served.get() >= STORM;
         here.served.set(0);
         let policy = self.policy();
-        let uses_rings = policy.broadcasts_to(named) && (kind.is_flush() || !is_storm);
+        let uses_rings =
+            Self::HAS_RINGS && policy.broadcasts_to(named) && (kind.is_flush() || !is_storm);
         if uses_rings && !Self::rests_from_rings(here) {
             return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
         }

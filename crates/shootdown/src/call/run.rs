@@ -93,7 +93,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn acknowledge(&self, me: Here<'_, P>, place: Place) {
         let slot = self.slot_at(place);
-        if !place.is_in_ring {
+        if !Self::HAS_RINGS || !place.is_in_ring {
             slot.acknowledge(me.cpu);
         } else if let Some(all) = self
             .ring_of(me.cpu)

@@ -77,7 +77,8 @@ impl<P: Platform> Shootdown<P> {
     /// Serves all that waits for this CPU, functions too: where the caller waits for functions itself.
     pub(crate) fn poll_functions(&self) -> bool {
         let me = self.here();
-        let is_idle = me.inbox.is_quiet(me.cpu) && me.posted.0.is_empty();
+        let is_idle = me.inbox.is_quiet(me.cpu)
+            && (!P::CONFIG.has_posted_data || me.posted.0.is_empty());
         if is_idle && !self.is_broadcast_due(me, false) {
             return false;
         }
@@ -107,10 +108,10 @@ impl<P: Platform> Shootdown<P> {
         // What it was for is served now.
         me.owes_interrupt_since.set(0);
         let mut served = self.look_around(me);
-        if !me.waiting.is_empty() || me.ring.has_functions() {
+        if !me.waiting.is_empty() || Self::HAS_RINGS && me.ring.has_functions() {
             served |= self.run_left(me);
         }
-        if !me.posted.0.is_empty() {
+        if P::CONFIG.has_posted_data && !me.posted.0.is_empty() {
             served |= self.run_posted(me);
         }
         served
@@ -141,7 +142,7 @@ impl<P: Platform> Shootdown<P> {
             self.run_waiting(me);
         }
         served |= came;
-        if me.ring.has_functions() {
+        if Self::HAS_RINGS && me.ring.has_functions() {
             served |= self.read_ring(me, Serve::Short);
         }
         served

@@ -39,7 +39,8 @@ impl<P: Platform> Shootdown<P> {
             return;
         }
         let policy = self.policy();
-        let started_ns = policy.measures_waits().then(|| self.platform.now_ns());
+        let measures = P::CONFIG.has_counters && policy.measures_waits();
+        let started_ns = measures.then(|| self.platform.now_ns());
         self.platform.on_trace(TraceEvent::WaitStarted {
             cpu: self.platform.current_cpu(),
         });
@@ -59,11 +60,13 @@ impl<P: Platform> Shootdown<P> {
         }
         // The counters are those of the CPU that the waiter is on now, which may be another one at any moment.
         let cpu = self.platform.current_cpu();
-        let counters = &self.state(cpu).counters;
-        counters.waits_finished.add(1);
-        if let Some(started_ns) = started_ns {
-            let elapsed_ns = self.platform.now_ns().saturating_sub(started_ns);
-            counters.waits_ns[wait_bucket(elapsed_ns)].add(1);
+        if P::CONFIG.has_counters {
+            let counters = &self.state(cpu).counters;
+            counters.waits_finished.add(1);
+            if let Some(started_ns) = started_ns {
+                let elapsed_ns = self.platform.now_ns().saturating_sub(started_ns);
+                counters.waits_ns[wait_bucket(elapsed_ns)].add(1);
+            }
         }
         self.platform.on_trace(TraceEvent::WaitFinished { cpu });
     }

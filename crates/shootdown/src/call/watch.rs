@@ -19,6 +19,12 @@ impl<P: Platform> Watcher<'_, P> {
     /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
     pub fn set_stall_ns(self, stall_ns: u64) {
+        const {
+            assert!(
+                P::CONFIG.has_watchdog,
+                "Platform::CONFIG has no watchdog: take Config::with_watchdog"
+            )
+        };
         let word = match stall_ns {
             0 => u64::MAX,
             _ => stall_ns,
@@ -32,7 +38,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn watch_wait(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
         watch.turns = watch.turns.wrapping_add(1);
-        if watch.turns % LOOK_TURNS != 0 {
+        if !P::CONFIG.has_watchdog || watch.turns % LOOK_TURNS != 0 {
             return;
         }
         if let Some(stall) = self.look_at_the_clock(watch).and_then(stall) {
@@ -51,6 +57,9 @@ impl<P: Platform> Shootdown<P> {
 
     /// What [`set_stall_ns`](Watcher::set_stall_ns) allows; none if nothing is to be reported.
     pub(super) fn stall_limit_ns(&self) -> Option<u64> {
+        if !P::CONFIG.has_watchdog {
+            return None;
+        }
         match self.stall_ns.0.load(Ordering::Relaxed) {
             0 => Some(DEFAULT_STALL_NS),
             u64::MAX => None,

@@ -1,6 +1,5 @@
 //! What each cache line of an engine holds, for the simulator.
 
-use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
@@ -44,7 +43,7 @@ impl<P: Platform> Shootdown<P> {
     }
 }
 
-impl<C: Capacity> CpuState<C> {
+impl<P: Platform> CpuState<P> {
     fn line_name(&self, address: usize) -> Option<&'static str> {
         let first = &self.slots[0];
         // Header and contents; the pending set is behind them, if it has lines of its own.

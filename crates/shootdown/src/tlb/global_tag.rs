@@ -242,20 +242,20 @@ impl<P: Platform> Shootdown<P> {
 
     /// The tag under which this CPU, which has the shared root of `space` loaded, has to load it again.
     #[inline]
-    pub(super) fn tag_due(&self, state: &CpuState<P::Cpus>, space: SpaceId) -> Option<Asid> {
+    pub(super) fn tag_due(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
         self.tag_of_loaded(state, space)
             .filter(|asid| *asid != state.tlb.asid())
     }
 
     /// Whether this CPU has the shared root of `space`, which it has loaded, under its global tag.
     #[inline]
-    pub(super) fn has_global_tag_loaded(&self, state: &CpuState<P::Cpus>, space: SpaceId) -> bool {
+    pub(super) fn has_global_tag_loaded(&self, state: &CpuState<P>, space: SpaceId) -> bool {
         self.tag_of_loaded(state, space) == Some(state.tlb.asid())
     }
 
     /// The global tag of `space`, which is loaded here, unless that is by a private root.
     #[inline]
-    fn tag_of_loaded(&self, state: &CpuState<P::Cpus>, space: SpaceId) -> Option<Asid> {
+    fn tag_of_loaded(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
         let tags = self.platform.global_tags();
         if tags.is_none() || self.has_private_loaded(state) {
             return None;

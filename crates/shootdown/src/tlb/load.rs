@@ -17,7 +17,7 @@ impl<P: Platform> Shootdown<P> {
     /// The loaded space was not left, but flushes may have passed this CPU by.
     pub(crate) fn drop_missed<const WINDOWS: bool>(
         &self,
-        state: &CpuState<P::Cpus>,
+        state: &CpuState<P>,
         space: &AddressSpace<P::Cpus>,
         generation: TlbGen,
     ) {
@@ -37,7 +37,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Drops everything of the loaded space under its tag, both sides.
-    pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuState<P::Cpus>) {
+    pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuState<P>) {
         if WINDOWS {
             // What it makes up for may have unlinked tables.
             self.copy_top(state, FlushRange::WHOLE);
@@ -59,18 +59,13 @@ impl<P: Platform> Shootdown<P> {
 
     /// Drops `range` under the loaded tag, both sides.
     #[inline]
-    pub(crate) fn drop_range(
-        &self,
-        state: &CpuState<P::Cpus>,
-        range: FlushRange,
-        freed: FreedTables,
-    ) {
+    pub(crate) fn drop_range(&self, state: &CpuState<P>, range: FlushRange, freed: FreedTables) {
         self.drop_local(LocalFlush::Pages(range, freed));
         self.note_user_side(state, Some((range, freed)));
     }
 
     #[inline]
-    fn note_user_side(&self, state: &CpuState<P::Cpus>, range: Option<(FlushRange, FreedTables)>) {
+    fn note_user_side(&self, state: &CpuState<P>, range: Option<(FlushRange, FreedTables)>) {
         if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
             state.tlb.set_user_side(UserSide::Due);
         }
@@ -176,7 +171,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(super) fn load_value(
         &self,
-        state: &CpuState<P::Cpus>,
+        state: &CpuState<P>,
         root: u64,
         asid: Asid,
         entries: TagEntries,

@@ -98,7 +98,7 @@ impl<P: Platform> Shootdown<P> {
     /// This CPU has loaded a root, of a space where it is a resident or not. Interrupts are off.
     pub(crate) fn settle<const WINDOWS: bool>(
         &self,
-        state: &CpuState<P::Cpus>,
+        state: &CpuState<P>,
         resident: Option<SpaceId>,
     ) {
         if WINDOWS {
@@ -107,7 +107,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// By which the loaded tag is remembered.
-    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuState<P::Cpus>) -> SpaceId {
+    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuState<P>) -> SpaceId {
         match WINDOWS && self.has_private_loaded(state) {
             true => state.tlb.windows.name(),
             false => state.tlb.loaded(),
@@ -115,7 +115,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// How old what the loaded tag holds may be.
-    pub(crate) fn loaded_age<const WINDOWS: bool>(&self, state: &CpuState<P::Cpus>) -> TlbGen {
+    pub(crate) fn loaded_age<const WINDOWS: bool>(&self, state: &CpuState<P>) -> TlbGen {
         let tlb = &state.tlb;
         match WINDOWS && self.has_private_loaded(state) {
             true => aged(tlb.generation(), tlb.windows.changes.get()),
@@ -126,7 +126,7 @@ impl<P: Platform> Shootdown<P> {
     /// What the loaded root is, for those that flush it. Interrupts are off.
     pub(crate) fn note_root<const WINDOWS: bool>(
         &self,
-        state: &CpuState<P::Cpus>,
+        state: &CpuState<P>,
         wanted: Option<&SpaceRoot<'_, P::Cpus>>,
     ) {
         if !WINDOWS {
@@ -154,7 +154,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Copies the shared top-level entries for `range` into the private root, if one is loaded: tables may have been unlinked. Before
     /// the flush, and after the flush was asked for or the generation read.
-    pub(crate) fn copy_top(&self, state: &CpuState<P::Cpus>, range: FlushRange) {
+    pub(crate) fn copy_top(&self, state: &CpuState<P>, range: FlushRange) {
         if self.has_private_loaded(state) {
             let loaded = &state.tlb.windows;
             let (shared, private) = (loaded.shared.get(), loaded.private.get());
@@ -165,7 +165,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Whether this CPU has a private root loaded.
-    pub(crate) fn has_private_loaded(&self, state: &CpuState<P::Cpus>) -> bool {
+    pub(crate) fn has_private_loaded(&self, state: &CpuState<P>) -> bool {
         P::HAS_WINDOWS && state.tlb.windows.name() != SpaceId::KERNEL
     }
 }

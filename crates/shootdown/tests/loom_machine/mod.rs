@@ -204,6 +204,7 @@ where
     Cpus<N>: Capacity,
 {
     type Cpus = Cpus<N>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -408,7 +409,7 @@ where
 {
     /// Dropped first.
     engine: Shootdown<Model<N>>,
-    memory: Vec<CpuMemory<Cpus<N>>>,
+    memory: Vec<CpuMemory<Model<N>>>,
 }
 
 impl<const N: usize> std::ops::Deref for Machine<N>

@@ -220,6 +220,7 @@ where
     Cpus<N>: Capacity,
 {
     type Cpus = Cpus<N>;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL;
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

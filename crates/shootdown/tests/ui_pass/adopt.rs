@@ -3,7 +3,7 @@ mod kernel;
 use kernel::*;
 use shootdown::*;
 
-static MEMORY: [CpuMemory<Cpus<4>>; 1] = [const { CpuMemory::new() }; 1];
+static MEMORY: [CpuMemory<Kernel>; 1] = [const { CpuMemory::new() }; 1];
 
 fn main() {
     SHOOTDOWN.attach(CpuId::new(0), &MEMORY);

@@ -9,7 +9,15 @@ use crate::machine::{End, Finished};
 /// No program runs.
 const PROGRAM: &str = "hello";
 const CPUS: usize = 4;
-const CONTENDERS: [&str; 6] = ["mailbox", "xen-before", "xen", "linux", "freebsd", "best"];
+const CONTENDERS: [&str; 7] = [
+    "mailbox",
+    "xen-before",
+    "xen",
+    "linux",
+    "freebsd",
+    "best",
+    "plain",
+];
 /// One, some and all CPUs call; one and all others are called.
 const PLAN: &str = "calls=selected,initiators=1:2:all,targets=1:all,ns=0,calls=10,rounds=1";
 

@@ -20,7 +20,7 @@ pub(crate) const MAX_CPUS: usize = 64;
 /// The engine of the machine.
 pub(crate) static SHOOTDOWN: Shootdown<Ostd> = Shootdown::new(Ostd);
 
-pub(super) static MEMORY: [CpuMemory<Cpus<MAX_CPUS>>; MAX_CPUS] =
+pub(super) static MEMORY: [CpuMemory<Ostd>; MAX_CPUS] =
     [const { CpuMemory::new() }; MAX_CPUS];
 
 /// The running machine.

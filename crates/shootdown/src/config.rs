@@ -1,0 +1,153 @@
+//! [`Config`]: what a kernel fixes when it is built.
+
+use crate::policy::Policy;
+
+/// What an engine is built with: [`Platform::CONFIG`](crate::Platform::CONFIG). What it is built without costs no instruction, and where a
+/// method that needs it is called the program does not build.
+///
+/// ```
+/// use shootdown::{Config, Policy};
+///
+/// const LAPTOP: Config = Config::PLAIN.with_hotplug(true);
+/// const MEASURED: Config = Config::PLAIN.with_any_policy().with_counters(true);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    pub(crate) policy: Option<Policy>,
+    pub(crate) has_counters: bool,
+    pub(crate) has_watchdog: bool,
+    pub(crate) has_hotplug: bool,
+    pub(crate) has_posted_data: bool,
+}
+
+impl Config {
+    /// What an ordinary kernel needs: calls and flushes under [`Policy::BEST`], and reports of CPUs that do not answer.
+    pub const PLAIN: Self = Self {
+        policy: Some(Policy::BEST),
+        has_counters: false,
+        has_watchdog: true,
+        has_hotplug: false,
+        has_posted_data: false,
+    };
+
+    /// Everything: for hosts that measure and compare.
+    pub const FULL: Self = Self {
+        policy: None,
+        has_counters: true,
+        has_watchdog: true,
+        has_hotplug: true,
+        has_posted_data: true,
+    };
+
+    /// The policy is this one, and stays so.
+    #[must_use]
+    pub const fn with_policy(self, policy: Policy) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self
+        }
+    }
+
+    /// The policy may be [changed](crate::Shootdown::set_policy) while the engine runs.
+    #[must_use]
+    pub const fn with_any_policy(self) -> Self {
+        Self {
+            policy: None,
+            ..self
+        }
+    }
+
+    /// Whether each CPU counts what it does ([`stats`](crate::watch::Watcher::stats)).
+    #[must_use]
+    pub const fn with_counters(self, on: bool) -> Self {
+        Self {
+            has_counters: on,
+            ..self
+        }
+    }
+
+    /// Whether waits look at the clock, and report what takes long ([`on_stall`](crate::Platform::on_stall)). Without it an interrupt that gets lost
+    /// is not sent again.
+    #[must_use]
+    pub const fn with_watchdog(self, on: bool) -> Self {
+        Self {
+            has_watchdog: on,
+            ..self
+        }
+    }
+
+    /// Whether CPUs may go [`offline`](crate::Shootdown::offline). They may come online at any time without it.
+    #[must_use]
+    pub const fn with_hotplug(self, on: bool) -> Self {
+        Self {
+            has_hotplug: on,
+            ..self
+        }
+    }
+
+    /// Whether there are calls whose memory is the caller's ([`post_data`](crate::Shootdown::post_data)).
+    #[must_use]
+    pub const fn with_posted_data(self, on: bool) -> Self {
+        Self {
+            has_posted_data: on,
+            ..self
+        }
+    }
+
+    /// Whether requests may be announced in rings, in an engine for so many CPUs.
+    pub(crate) const fn has_rings(self, cpus: usize) -> bool {
+        match self.policy {
+            Some(policy) => policy.broadcasts_to(cpus - 1),
+            None => true,
+        }
+    }
+}
+
+/// Each of these calls builds with [`Config::FULL`] and does not with [`Config::PLAIN`].
+#[cfg(doctest)]
+mod doctests {
+    macro_rules! calls {
+        ($kind:literal, $config:literal: $($name:ident $call:literal;)+) => {$(
+            #[doc = concat!("```", $kind, "
+use shootdown::{*, calls::CallData};
+struct Kernel;
+unsafe impl Platform for Kernel {
+    const CONFIG: Config = Config::", $config, ";
+    type Cpus = Cpus<4>;
+    type IrqState = ();
+    fn current_cpu(&self) -> CpuId { CpuId::new(0) }
+    fn irq_save(&self) {}
+    unsafe fn irq_restore(&self, _: ()) {}
+    fn preempt_disable(&self) {}
+    unsafe fn preempt_enable(&self) {}
+    fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> { Ok(()) }
+    fn local_flush(&self, _: LocalFlush) {}
+    unsafe fn load_root(&self, _: u64) {}
+    fn now_ns(&self) -> u64 { 0 }
+}
+static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
+static ENGINE: Shootdown<Kernel> = Shootdown::new(Kernel);
+static MEMORY: [CpuMemory<Kernel>; 1] = [const { CpuMemory::new() }; 1];
+ENGINE.attach(CpuId::new(0), &MEMORY);
+ENGINE.online();
+", $call, ";
+```")]
+            mod $name {}
+        )+};
+    }
+    macro_rules! both {
+        ($($plain:ident $full:ident $call:literal;)+) => {
+            calls! { "compile_fail", "PLAIN": $($plain $call;)+ }
+            calls! { "", "FULL": $($full $call;)+ }
+        };
+    }
+    both! {
+        policy any_policy "ENGINE.set_policy(Policy::BEFORE)";
+        stats counters "ENGINE.watch().stats(CpuId::new(0))";
+        total counters_of_all "ENGINE.watch().total_stats()";
+        offline hotplug "ENGINE.offline()";
+        data posted_data "ENGINE.post_data(CpuId::new(0), &DATA).unwrap()";
+    }
+    calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
+    calls! { "", "PLAIN": watchdog "ENGINE.watch().set_stall_ns(1)"; }
+}
