@@ -77,8 +77,8 @@ impl<P: Platform> Shootdown<P> {
     /// Serves all that waits for this CPU, functions too: where the caller waits for functions itself.
     pub(crate) fn poll_functions(&self) -> bool {
         let me = self.here();
-        let is_idle = me.inbox.is_quiet(me.cpu)
-            && (!P::CONFIG.has_posted_data || me.posted.0.is_empty());
+        let is_idle =
+            me.inbox.is_quiet(me.cpu) && (!P::CONFIG.has_posted_data || me.posted.0.is_empty());
         if is_idle && !self.is_broadcast_due(me, false) {
             return false;
         }
