@@ -17,7 +17,6 @@ pub struct Config {
     pub(crate) has_counters: bool,
     pub(crate) has_watchdog: bool,
     pub(crate) has_hotplug: bool,
-    pub(crate) has_posted_data: bool,
 }
 
 impl Config {
@@ -27,7 +26,6 @@ impl Config {
         has_counters: false,
         has_watchdog: true,
         has_hotplug: false,
-        has_posted_data: false,
     };
 
     /// Everything: for hosts that measure and compare.
@@ -36,7 +34,6 @@ impl Config {
         has_counters: true,
         has_watchdog: true,
         has_hotplug: true,
-        has_posted_data: true,
     };
 
     /// The policy is this one, and stays so.
@@ -85,13 +82,33 @@ impl Config {
         }
     }
 
-    /// Whether there are calls whose memory is the caller's ([`post_data`](crate::Shootdown::post_data)).
-    #[must_use]
-    pub const fn with_posted_data(self, on: bool) -> Self {
-        Self {
-            has_posted_data: on,
-            ..self
-        }
+    // The program does not build where one of these fails.
+    pub(crate) const fn needs_any_policy(self) {
+        assert!(
+            self.policy.is_none(),
+            "Platform::CONFIG has one policy: take Config::with_any_policy"
+        );
+    }
+
+    pub(crate) const fn needs_counters(self) {
+        assert!(
+            self.has_counters,
+            "Platform::CONFIG has no counters: take Config::with_counters"
+        );
+    }
+
+    pub(crate) const fn needs_watchdog(self) {
+        assert!(
+            self.has_watchdog,
+            "Platform::CONFIG has no watchdog: take Config::with_watchdog"
+        );
+    }
+
+    pub(crate) const fn needs_hotplug(self) {
+        assert!(
+            self.has_hotplug,
+            "Platform::CONFIG lets no CPU go offline: take Config::with_hotplug"
+        );
     }
 
     /// Whether requests may be announced in rings, in an engine for so many CPUs.
@@ -109,7 +126,7 @@ mod doctests {
     macro_rules! calls {
         ($kind:literal, $config:literal: $($name:ident $call:literal;)+) => {$(
             #[doc = concat!("```", $kind, "
-use shootdown::{*, calls::CallData};
+use shootdown::*;
 struct Kernel;
 unsafe impl Platform for Kernel {
     const CONFIG: Config = Config::", $config, ";
@@ -125,7 +142,6 @@ unsafe impl Platform for Kernel {
     unsafe fn load_root(&self, _: u64) {}
     fn now_ns(&self) -> u64 { 0 }
 }
-static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
 static ENGINE: Shootdown<Kernel> = Shootdown::new(Kernel);
 static MEMORY: [CpuMemory<Kernel>; 1] = [const { CpuMemory::new() }; 1];
 ENGINE.attach(CpuId::new(0), &MEMORY);
@@ -146,7 +162,6 @@ ENGINE.online();
         stats counters "ENGINE.watch().stats(CpuId::new(0))";
         total counters_of_all "ENGINE.watch().total_stats()";
         offline hotplug "ENGINE.offline()";
-        data posted_data "ENGINE.post_data(CpuId::new(0), &DATA).unwrap()";
     }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
     calls! { "", "PLAIN": watchdog "ENGINE.watch().set_stall_ns(1)"; }

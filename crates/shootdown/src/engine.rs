@@ -135,12 +135,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Changes the policy for requests submitted from now on. Any context; does not block. Needs [`Config::with_any_policy`].
     pub fn set_policy(&self, policy: Policy) {
-        const {
-            assert!(
-                P::CONFIG.policy.is_none(),
-                "Platform::CONFIG has one policy: take Config::with_any_policy"
-            )
-        };
+        const { P::CONFIG.needs_any_policy() };
         #[cfg(loom)]
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
@@ -172,12 +167,12 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// The running CPU. Interrupts are off.
+    /// The running CPU, while interrupts are off.
     ///
     /// # Panics
     /// When it has no memory, or is not below the capacity.
     #[inline]
-    pub(crate) fn here(&self) -> Here<'_, P> {
+    pub(crate) fn here(&self, _: &IrqGuard<'_, P>) -> Here<'_, P> {
         let cpu = self.platform.current_cpu();
         let state = self.state(cpu);
         Here { cpu, state }
@@ -269,24 +264,14 @@ impl<P: Platform> Watcher<'_, P> {
     /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block. Needs
     /// [`Config::with_counters`](crate::Config::with_counters).
     pub fn stats(self, cpu: CpuId) -> Stats {
-        const {
-            assert!(
-                P::CONFIG.has_counters,
-                "Platform::CONFIG has no counters: take Config::with_counters"
-            )
-        };
+        const { P::CONFIG.needs_counters() };
         let memory = self.0.attached(cpu);
         memory.map_or_else(Stats::default, |memory| memory.counters.read())
     }
 
     /// The counters of all CPUs, added up. As [`stats`](Self::stats).
     pub fn total_stats(self) -> Stats {
-        const {
-            assert!(
-                P::CONFIG.has_counters,
-                "Platform::CONFIG has no counters: take Config::with_counters"
-            )
-        };
+        const { P::CONFIG.needs_counters() };
         let mut total = Stats::default();
         for memory in self.0.cpus().iter().filter_map(SetOnce::get) {
             total.merge(&memory.counters.read());

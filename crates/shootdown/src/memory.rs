@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot};
+use crate::call::{Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
@@ -44,9 +44,8 @@ pub struct CpuState<P: Platform> {
 #[derive(Debug)]
 pub struct OwnState<P: Platform> {
     pub(crate) tlb: CpuTlb,
-    pub(crate) in_function: OwnFlag,
-    /// An interrupt came while a function ran: it is taken again.
-    pub(crate) look_again: OwnFlag,
+    /// What runs here for others.
+    pub(crate) phase: Phase,
     /// Functions were slow lately.
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
@@ -58,11 +57,11 @@ pub struct OwnState<P: Platform> {
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left. Empty but in the handler, and where a waiter serves functions.
-    pub(crate) waiting: OwnSet<P::Cpus>,
-    /// Flushes may be among what they ask for.
-    pub(crate) is_unsearched: OwnFlag,
-    /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
+    pub(crate) taken: OwnSet<P::Cpus>,
+    /// Whom the request that is being published names. Only with interrupts off.
     pub(crate) targets: OwnSet<P::Cpus>,
+    /// Whom it must interrupt. As `targets`.
+    pub(crate) quiet: OwnSet<P::Cpus>,
     pub(crate) ring: RingReader,
     pub(crate) counters: Counters<P>,
     pub(crate) activity: ActivityLog<P>,
@@ -83,16 +82,15 @@ impl<P: Platform> CpuState<P> {
                 lazy: LazyMark::new(),
                 own: Padded(OwnState {
                     tlb: CpuTlb::new(),
-                    in_function: OwnFlag::new(),
-                    look_again: OwnFlag::new(),
+                    phase: Phase::new(),
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
                     served_slot: OwnWord::new(),
                     early_acks: OwnWord::new(),
                     ring_rest: OwnWord::new(),
-                    waiting: OwnSet::new(),
-                    is_unsearched: OwnFlag::new(),
+                    taken: OwnSet::new(),
                     targets: OwnSet::new(),
+                    quiet: OwnSet::new(),
                     ring: RingReader::new(),
                     counters: Counters::new(),
                     activity: ActivityLog::new(),

@@ -48,12 +48,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
     pub fn offline(&self) {
-        const {
-            assert!(
-                P::CONFIG.has_hotplug,
-                "Platform::CONFIG lets no CPU go offline: take Config::with_hotplug"
-            )
-        };
+        const { P::CONFIG.needs_hotplug() };
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_may_leave(me);
@@ -61,7 +56,7 @@ impl<P: Platform> Shootdown<P> {
         // All functions that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
         // others, or is a flush.) Not all may have rung: a function relies on the first of its word to ring, and that may be a flush whose
         // initiator has answered before it began.
-        let here = self.here();
+        let here = self.here(&irq);
         here.inbox.ring_all();
         while self.serve(here) {}
         // This also publishes our last use of any translation and root to initiators that found us in a space's set and find us gone
@@ -87,7 +82,7 @@ impl<P: Platform> Shootdown<P> {
             "{me} goes offline inside GuestSpace::run"
         );
         assert!(
-            !state.in_function.get(),
+            !state.phase.is_function(),
             "{me} goes offline inside a called function"
         );
     }

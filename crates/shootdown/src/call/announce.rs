@@ -23,7 +23,8 @@ impl<P: Platform> Shootdown<P> {
         slot: &FreeSlot<'_, P>,
         kind: Kind,
         request: Request,
-        (targets, named): (Targets, usize),
+        targets: Targets,
+        named: usize,
     ) -> RequestRef {
         let here = slot.here;
         let set = &here.targets;
@@ -37,21 +38,24 @@ impl<P: Platform> Shootdown<P> {
         }
         let request_ref = self.fill(slot, kind, request, set.groups_with_members());
         self.announce(here, request_ref, kind);
-        self.finish(here, request_ref, Targets::OwnSet, (named, set.len()));
+        self.finish(here, request_ref, None, named, here.quiet.len());
         request_ref
     }
 
-    /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; leaves in the
-    /// initiator's set `targets` those that must be interrupted. Interrupts are off.
+    /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; puts into the
+    /// initiator's set `quiet` those that must be interrupted. Interrupts are off.
     fn announce(&self, here: Here<'_, P>, request: RequestRef, kind: Kind) {
+        here.quiet.clear();
         let leaf_cpus = P::Cpus::LEAF_CPUS;
         for (group, word) in here.targets.groups_with_members() {
             let ring = &self.rings()[group];
-            if !ring.announce(request, (word, leaf_cpus), |other| self.is_done(other)) {
+            if !ring.announce(request, word, leaf_cpus, |other| self.is_done(other)) {
                 here.counters.broadcasts_full.add(1);
                 here.ring_rest.set(RING_REST);
                 here.slots[request.slot].leave_ring(group);
-                self.add_group_to_inboxes(here, (group, word), kind);
+                self.add_group_to_inboxes(here, group, word, kind);
+            } else {
+                here.quiet.set_group(group, word);
             }
         }
         here.counters.broadcasts_published.add(1);
@@ -74,7 +78,7 @@ impl<P: Platform> Shootdown<P> {
     fn prefetch_rings(&self, targets: &OwnSet<P::Cpus>) {
         let leaf_cpus = P::Cpus::LEAF_CPUS;
         for (group, word) in targets.groups_with_members() {
-            self.rings()[group].prefetch((word, leaf_cpus), |line| {
+            self.rings()[group].prefetch(word, leaf_cpus, |line| {
                 self.platform.prefetch_write(line);
             });
         }

@@ -7,7 +7,7 @@ use crate::call::{RequestRef, SLOTS};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
-use crate::memory::Here;
+use crate::memory::{CpuState, Here};
 use crate::offline::DepartureGuard;
 use crate::platform::Platform;
 use crate::watchdog::Watch;
@@ -62,7 +62,8 @@ impl<P: Platform> Shootdown<P> {
     /// offline. Interrupts are off from here on.
     pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P>> {
         let irq = self.irq_guard();
-        self.free_slot_of(irq, self.here(), class)
+        let here = self.here(&irq);
+        self.free_slot_of(irq, here, class)
     }
 
     /// The same where interrupts are off already.
@@ -94,8 +95,8 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn free_slot_for_function(&self) -> FreeSlot<'_, P> {
         let irq = self.irq_guard();
-        let here = self.here();
-        forbid_inside_function(here);
+        let here = self.here(&irq);
+        forbid_inside_function(here.cpu, here.state);
         match self.free_slot_of(irq, here, SlotClass::Function) {
             Some(slot) => slot,
             None => self.wait_for_slot(SlotClass::Function),
@@ -119,8 +120,8 @@ impl<P: Platform> Shootdown<P> {
     #[cold]
     pub(crate) fn wait_a_turn(&self, class: SlotClass, wait: &mut SlotWait) {
         if !wait.is_counted {
-            let _irq = self.irq_guard();
-            self.here().counters.slots_exhausted.add(1);
+            let irq = self.irq_guard();
+            self.here(&irq).counters.slots_exhausted.add(1);
             wait.is_counted = true;
         }
         match class {
@@ -148,9 +149,9 @@ impl<P: Platform> Shootdown<P> {
 
 /// A called function that waited for other functions could wait for one that waits for it.
 #[inline]
-pub(super) fn forbid_inside_function<P: Platform>(here: Here<'_, P>) {
-    if here.in_function.get() {
-        inside_function(here.cpu);
+pub(super) fn forbid_inside_function<P: Platform>(cpu: CpuId, state: &CpuState<P>) {
+    if state.phase.is_function() {
+        inside_function(cpu);
     }
 }
 

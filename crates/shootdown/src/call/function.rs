@@ -128,7 +128,7 @@ impl<P: Platform> Shootdown<P> {
     {
         let (targets, mut ran) = (targets.into(), CpuMask::EMPTY);
         let result = self.call(function, overlap, |slot, request| {
-            self.dispatch_to(slot, targets, (Kind::CALL, request), &mut ran)
+            self.dispatch_to(slot, targets, Kind::CALL, request, &mut ran)
         });
         (ran, result)
     }
@@ -169,14 +169,15 @@ impl<P: Platform> Shootdown<P> {
         &self,
         slot: &FreeSlot<'_, P>,
         targets: CallTargets<'_, P::Cpus>,
-        (kind, request): (Kind, Request),
+        kind: Kind,
+        request: Request,
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         match targets {
-            CallTargets::Of(targets) => self.dispatch(slot, Some(targets), (kind, request), ran),
-            CallTargets::Online => self.dispatch(slot, None, (kind, request), ran),
+            CallTargets::Of(targets) => self.dispatch(slot, Some(targets), kind, request, ran),
+            CallTargets::Online => self.dispatch(slot, None, kind, request, ran),
             CallTargets::AnyOf(targets) => {
-                self.dispatch_to_nearest(slot, targets, (kind, request), ran)
+                self.dispatch_to_nearest(slot, targets, kind, request, ran)
             }
         }
     }
@@ -186,7 +187,8 @@ impl<P: Platform> Shootdown<P> {
         &self,
         slot: &FreeSlot<'_, P>,
         targets: &CpuMask<P::Cpus>,
-        (kind, request): (Kind, Request),
+        kind: Kind,
+        request: Request,
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         let me = slot.here.cpu;
@@ -216,7 +218,8 @@ impl<P: Platform> Shootdown<P> {
         &self,
         slot: &FreeSlot<'_, P>,
         targets: Option<&CpuMask<P::Cpus>>,
-        (kind, request): (Kind, Request),
+        kind: Kind,
+        request: Request,
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         let me = slot.here.cpu;

@@ -45,9 +45,9 @@ impl<P: Platform> Shootdown<P> {
     }
 
     fn hold_doorbell(&self) -> PollIdle<'_, P> {
-        let _irq = self.irq_guard();
-        let here = self.here();
-        forbid_inside_function(here);
+        let irq = self.irq_guard();
+        let here = self.here(&irq);
+        forbid_inside_function(here.cpu, here.state);
         here.inbox.hold(here.cpu);
         PollIdle {
             engine: self,
@@ -86,7 +86,8 @@ impl<P: Platform> PollIdle<'_, P> {
 
     /// Whether something has come of which the doorbell says nothing, because its initiator interrupts.
     fn is_told(&self) -> bool {
-        self.engine.is_broadcast_due(self.here, false) || !self.here.posted.0.is_empty()
+        let (cpu, state) = (self.here.cpu, self.here.state);
+        self.engine.is_broadcast_due(cpu, state, false) || !state.posted.0.is_empty()
     }
 
     /// The address of the word that initiators write. Broadcasts and posted call data do not write it, they interrupt: a CPU that waits for a write here

@@ -55,7 +55,7 @@ impl<P: Platform> Shootdown<P> {
         };
         let request = Request::data(Payload::of(FlushRequest::NOTHING));
         let mut named = CpuMask::EMPTY;
-        let sent = self.dispatch(&slot, targets, (Kind::FLUSH, request), &mut named);
+        let sent = self.dispatch(&slot, targets, Kind::FLUSH, request, &mut named);
         sent.published
     }
 }

@@ -9,7 +9,7 @@
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
-//! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `pace`: the responder. `wait`: what ties
+//! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: what ties
 //!   them together.
 //! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
@@ -22,10 +22,8 @@ mod idle;
 mod inbox;
 mod kick;
 mod kind;
-mod look;
 mod lookout;
 mod own_post;
-mod pace;
 mod payload;
 mod pending;
 mod place;
@@ -33,11 +31,11 @@ mod post;
 mod post_data;
 mod publish;
 mod request;
+mod responder;
 mod ring;
 mod ring_entry;
 mod ring_reader;
 mod run;
-mod serve;
 mod slot;
 mod targets;
 mod ticket;
@@ -65,6 +63,7 @@ pub(crate) use payload::Payload;
 pub(crate) use place::{Place, RequestRef};
 pub(crate) use publish::Targets;
 pub(crate) use request::{Number, Request, Run};
+pub(crate) use responder::Phase;
 pub(crate) use ring::Ring;
 pub(crate) use ring_entry::Seat;
 pub(crate) use ring_reader::RingReader;

@@ -142,7 +142,7 @@ impl<P: Platform> Shootdown<P> {
         let request = Request::call(run_inline::<F>, Payload::of(function));
         let kind = Kind::CALL.ack_first();
         let mut sent = CpuMask::EMPTY;
-        let dispatched = self.dispatch_to(&slot, targets, (kind, request), &mut sent);
+        let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
         if dispatched.local {
             self.post_to_self(slot.here, request);
         }
@@ -165,7 +165,7 @@ impl<P: Platform> Shootdown<P> {
         };
         let request = Request::call(run_inline::<F>, Payload::of(function));
         let mut ran = CpuMask::EMPTY;
-        let sent = self.dispatch_to(&slot, targets, (kind, request), &mut ran);
+        let sent = self.dispatch_to(&slot, targets, kind, request, &mut ran);
         if sent.local {
             self.enter_function(slot.here, run_inline::<F>, || function(slot.here.cpu));
         }

@@ -33,8 +33,7 @@ impl core::error::Error for PostRefused {}
 
 impl<P: Platform> Shootdown<P> {
     /// Has `target`, this CPU too, run the function of `data` in its next interrupt, after what was posted to it before. Any
-    /// context, also inside a called function and under any lock; does not wait for other CPUs. Needs
-    /// [`Config::with_posted_data`](crate::Config::with_posted_data).
+    /// context, also inside a called function and under any lock; does not wait for other CPUs.
     ///
     /// The data may be posted again as soon as the function begins to run, by the function itself too. One that always posts itself to its own CPU
     /// has an interrupt pending whenever the handler returns: other CPUs' flushes are served, but the interrupted task does not go on.
@@ -48,15 +47,9 @@ impl<P: Platform> Shootdown<P> {
     where
         F: Fn(CpuId) + Sync,
     {
-        const {
-            assert!(
-                P::CONFIG.has_posted_data,
-                "Platform::CONFIG has no posted data: take Config::with_posted_data"
-            )
-        };
-        let _irq = self.irq_guard();
+        let irq = self.irq_guard();
         // Before anything is pushed: without memory this CPU could send no interrupt for it.
-        let here = self.here();
+        let here = self.here(&irq);
         // From here to the post nobody's departure can complete.
         let _departure = match self.is_ready(here.cpu) {
             true => None,

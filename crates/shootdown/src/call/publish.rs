@@ -50,11 +50,11 @@ impl<P: Platform> Shootdown<P> {
         let uses_rings =
             Self::HAS_RINGS && policy.broadcasts_to(named) && (kind.is_flush() || !is_storm);
         if uses_rings && !Self::rests_from_rings(here) {
-            return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
+            return self.publish_broadcast(slot, kind.broadcast(), request, targets, named);
         }
         let prefetches = Self::prefetches(policy);
         let cell = &here.slots[slot.index];
-        let (request_ref, ipis) = match targets {
+        let (request_ref, only, ipis) = match targets {
             Targets::One(target) => {
                 let inbox = &self.state(target).inbox;
                 let (group, bit) = (P::Cpus::group(target), P::Cpus::bit(target));
@@ -65,7 +65,7 @@ impl<P: Platform> Shootdown<P> {
                 }
                 let request_ref = self.fill(slot, kind.to_one(), request, words);
                 let must_send = inbox.add(here.cpu, kind.is_flush());
-                (request_ref, u32::from(must_send))
+                (request_ref, Some(target), u32::from(must_send))
             }
             Targets::OwnSet => {
                 let words = here.targets.groups_from(here.cpu);
@@ -78,10 +78,10 @@ impl<P: Platform> Shootdown<P> {
                     }
                 }
                 let request_ref = self.fill(slot, kind, request, words);
-                (request_ref, self.add_to_inboxes(here, kind))
+                (request_ref, None, self.add_to_inboxes(here, kind))
             }
         };
-        self.finish(here, request_ref, targets, (named, ipis as usize));
+        self.finish(here, request_ref, only, named, ipis as usize);
         request_ref
     }
 
@@ -99,9 +99,10 @@ impl<P: Platform> Shootdown<P> {
         here.activity.wants(slot.index, wanted);
         // Flushes are served before all functions, in any order.
         let now_ns = (!kind.is_flush()).then(|| self.platform.now_ns());
-        let order = (now_ns, Self::others_of(slot));
         // SAFETY: 1. `FreeSlot` holds interrupts off on its CPU since it saw the slot free.
-        let number = unsafe { here.slots[slot.index].publish(kind, request, words, order) };
+        let number = unsafe {
+            here.slots[slot.index].publish(kind, request, words, now_ns, Self::others_of(slot))
+        };
         RequestRef {
             initiator: here.cpu,
             slot: slot.index,
@@ -131,12 +132,13 @@ impl<P: Platform> Shootdown<P> {
         others
     }
 
-    /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
+    /// Announces a published slot in the inboxes of the initiator's set `targets`, and puts into its set `quiet` those that no
     /// interrupt is on its way to (I7); returns how many. Interrupts are off.
     fn add_to_inboxes(&self, here: Here<'_, P>, kind: Kind) -> u32 {
+        here.quiet.clear();
         let groups = here.targets.groups_from(here.cpu);
-        groups.fold(0, |ipis, group| {
-            ipis + self.add_group_to_inboxes(here, group, kind)
+        groups.fold(0, |ipis, (group, word)| {
+            ipis + self.add_group_to_inboxes(here, group, word, kind)
         })
     }
 
@@ -144,7 +146,8 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn add_group_to_inboxes(
         &self,
         here: Here<'_, P>,
-        (group, word): (usize, u64),
+        group: usize,
+        word: u64,
         kind: Kind,
     ) -> u32 {
         let mut quiet = word;
@@ -154,24 +157,26 @@ impl<P: Platform> Shootdown<P> {
                 quiet &= !(1 << lane);
             }
         }
-        here.targets.set_group(group, quiet);
+        here.quiet.set_group(group, quiet);
         quiet.count_ones()
     }
 
-    /// Counts a published request and interrupts those of its `named` targets that need it, `ipis` of them. Interrupts are off.
+    /// Counts a published request and interrupts those of its `named` targets that need it: `only` this one, or those in the initiator's set `quiet`; `ipis`
+    /// of them. Interrupts are off.
     #[inline]
     pub(crate) fn finish(
         &self,
         here: Here<'_, P>,
         request: RequestRef,
-        targets: Targets,
-        (named, ipis): (usize, usize),
+        only: Option<CpuId>,
+        named: usize,
+        ipis: usize,
     ) {
         let counters = &here.counters;
         counters.requests_published.add(1);
         counters.ipis_avoided.add((named - ipis) as u64);
         if ipis > 0 {
-            self.interrupt(here, request, targets);
+            self.interrupt(here, request, only);
             counters.ipis_sent.add(ipis as u64);
         }
         self.platform.on_trace(TraceEvent::Submitted {
@@ -183,10 +188,10 @@ impl<P: Platform> Shootdown<P> {
 
     /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
     #[inline]
-    fn interrupt(&self, here: Here<'_, P>, request: RequestRef, targets: Targets) {
+    fn interrupt(&self, here: Here<'_, P>, request: RequestRef, only: Option<CpuId>) {
         let mut next = CpuId::from_index(0);
-        if self.send(here, targets, &mut next).is_err() {
-            self.interrupt_later(here, (targets, next), |waited_ns| {
+        if self.send(here, only, &mut next).is_err() {
+            self.interrupt_later(here, only, next, |waited_ns| {
                 self.stall_of(request, waited_ns)
             });
         }
@@ -198,19 +203,20 @@ impl<P: Platform> Shootdown<P> {
     fn interrupt_later(
         &self,
         here: Here<'_, P>,
-        (targets, mut next): (Targets, CpuId),
+        only: Option<CpuId>,
+        mut next: CpuId,
         stall: impl Fn(u64) -> Option<Stall>,
     ) -> bool {
         let mut watch = Watch::default();
         loop {
             here.counters.ipis_refused.add(1);
             self.serve_flushes(here);
-            if !self.is_any_left(here, targets) {
+            if !self.is_any_left(here, only) {
                 return false;
             }
             self.platform.relax();
             self.watch_wait(&mut watch, &stall);
-            if self.send(here, targets, &mut next).is_ok() {
+            if self.send(here, only, &mut next).is_ok() {
                 return true;
             }
         }
@@ -218,14 +224,14 @@ impl<P: Platform> Shootdown<P> {
 
     /// Forgets targets that have left, to which this CPU may just have answered: they serve what they find before they are gone, and
     /// the platform may refuse interrupts to them for ever. Whether any is left.
-    fn is_any_left(&self, here: Here<'_, P>, targets: Targets) -> bool {
-        if let Targets::One(target) = targets {
+    fn is_any_left(&self, here: Here<'_, P>, only: Option<CpuId>) -> bool {
+        if let Some(target) = only {
             return self.is_target(target);
         }
-        for gone in here.targets.iter().filter(|cpu| !self.is_target(*cpu)) {
-            here.targets.remove(gone);
+        for gone in here.quiet.iter().filter(|cpu| !self.is_target(*cpu)) {
+            here.quiet.remove(gone);
         }
-        !here.targets.is_empty()
+        !here.quiet.is_empty()
     }
 
     /// Targets below `next` have been interrupted already, one by one; the first that is refused is the new `next`.
@@ -233,15 +239,11 @@ impl<P: Platform> Shootdown<P> {
     fn send(
         &self,
         here: Here<'_, P>,
-        targets: Targets,
+        only: Option<CpuId>,
         next: &mut CpuId,
     ) -> Result<(), IpiRefused> {
-        let set = &here.targets;
-        let only = match targets {
-            Targets::One(target) => Some(target),
-            Targets::OwnSet => set.only(),
-        };
-        if let Some(only) = only {
+        let set = &here.quiet;
+        if let Some(only) = only.or_else(|| set.only()) {
             return self.platform.send_ipi(only);
         }
         if !self.policy().multicasts() {
@@ -264,7 +266,7 @@ impl<P: Platform> Shootdown<P> {
             return;
         }
         let is_sent = self.platform.send_ipi(target).is_ok()
-            || self.interrupt_later(here, (Targets::One(target), target), |waited_ns| {
+            || self.interrupt_later(here, Some(target), target, |waited_ns| {
                 Some(self.refusal(target, waited_ns))
             });
         here.counters.ipis_sent.add(u64::from(is_sent));

@@ -150,7 +150,8 @@ impl Ring {
     pub(crate) fn announce(
         &self,
         request: RequestRef,
-        (targets, leaf_cpus): (u64, usize),
+        targets: u64,
+        leaf_cpus: usize,
         is_done: impl Fn(RequestRef) -> bool,
     ) -> bool {
         let Some((ticket, claimed)) = self.claim(request, is_done) else {
@@ -191,7 +192,7 @@ impl Ring {
                     return None;
                 }
             }
-            let claimed = Word::claimed(ticket, (request.initiator, request.slot));
+            let claimed = Word::claimed(ticket, request.initiator, request.slot);
             // ORDERING: Release publishes the slot, Acquire keeps what follows after the claim; pairs with `read`.
             let won =
                 entry
@@ -289,7 +290,7 @@ impl Ring {
     }
 
     /// Asks for the lines that an announcement to `targets` will write next, by way of `prefetch`.
-    pub(crate) fn prefetch(&self, (targets, leaf_cpus): (u64, usize), prefetch: impl Fn(usize)) {
+    pub(crate) fn prefetch(&self, targets: u64, leaf_cpus: usize, prefetch: impl Fn(usize)) {
         let ticket = Ticket::from_u64(self.next.0.load(Ordering::Relaxed));
         prefetch(core::ptr::from_ref(self.entry(ticket)).addr());
         for (leaf, _) in self.leaves_of(ticket, targets, leaf_cpus) {

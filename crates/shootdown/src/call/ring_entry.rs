@@ -67,7 +67,7 @@ impl Word {
     const TICKET_SHIFT: u32 = 16;
 
     #[inline]
-    pub(super) fn claimed(ticket: Ticket, (initiator, slot): (CpuId, usize)) -> Self {
+    pub(super) fn claimed(ticket: Ticket, initiator: CpuId, slot: usize) -> Self {
         Self(
             ticket.as_u64() << Self::TICKET_SHIFT
                 | (initiator.index() as u64) << Self::INITIATOR_SHIFT
@@ -126,7 +126,7 @@ mod tests {
         for ticket in [Ticket::from_u64(0), Ticket::from_u64(1), last] {
             for place in [(0, SLOTS - 1), (4095, 0), (4095, SLOTS - 1)] {
                 let place = (CpuId::from_index(place.0), place.1);
-                let claimed = Word::claimed(ticket, place);
+                let claimed = Word::claimed(ticket, place.0, place.1);
                 let complete = claimed.complete();
                 assert!(!claimed.is_complete() && complete.is_complete());
                 for word in [claimed, complete] {

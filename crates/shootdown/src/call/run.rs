@@ -17,7 +17,8 @@ impl<P: Platform> Shootdown<P> {
     pub(super) fn run_and_acknowledge(
         &self,
         me: Here<'_, P>,
-        (place, kind): (Place, Kind),
+        place: Place,
+        kind: Kind,
         request: &Request,
     ) {
         me.counters.shared_lines_read.add(1);
@@ -60,7 +61,7 @@ impl<P: Platform> Shootdown<P> {
 
     #[inline]
     fn enter(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
-        let nested = me.in_function.replace(true);
+        me.phase.begin_function();
         let before = me.activity.begins(entry);
         // On top of borrowed memory.
         no_unwind(
@@ -68,9 +69,8 @@ impl<P: Platform> Shootdown<P> {
             function,
         );
         me.activity.begins(before);
-        me.in_function.set(nested);
         // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
-        if !nested && me.look_again.replace(false) {
+        if me.phase.end_function() {
             self.interrupt_self(me);
         }
         me.counters.functions_run.add(1);

@@ -73,7 +73,8 @@ impl<C: Capacity> Slot<C> {
         kind: Kind,
         request: Request,
         targets: impl Iterator<Item = (usize, u64)> + Clone,
-        (now_ns, others): (Option<u64>, OtherSlots),
+        now_ns: Option<u64>,
+        others: OtherSlots,
     ) -> Number {
         let last = Number::from_header(self.header.load(Ordering::Relaxed));
         let number = last.next(now_ns);
@@ -258,7 +259,7 @@ mod models {
                 let kind = Kind::CALL.broadcast();
                 let targets = [(GROUP, 1 << lane)].into_iter();
                 // SAFETY: 1. this thread is the slot's CPU, and the slot is free.
-                unsafe { slot.publish(kind, request, targets, (None, OtherSlots::NONE)) };
+                unsafe { slot.publish(kind, request, targets, None, OtherSlots::NONE) };
             };
             publish(0);
             let looks = {

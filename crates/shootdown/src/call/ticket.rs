@@ -44,7 +44,8 @@ impl<P: Platform> CallTicket<'_, P> {
         if let Some(request) = self.request.take() {
             if !self.engine.is_done(request) {
                 let _irq = self.engine.irq_guard();
-                forbid_inside_function(self.engine.here());
+                let cpu = self.engine.platform.current_cpu();
+                forbid_inside_function(cpu, self.engine.state(cpu));
             }
             self.engine.wait_for(request, WaitsFor::Function);
         }

@@ -5,6 +5,7 @@ use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::Watcher;
+use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::Ordering;
@@ -19,12 +20,7 @@ impl<P: Platform> Watcher<'_, P> {
     /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
     pub fn set_stall_ns(self, stall_ns: u64) {
-        const {
-            assert!(
-                P::CONFIG.has_watchdog,
-                "Platform::CONFIG has no watchdog: take Config::with_watchdog"
-            )
-        };
+        const { P::CONFIG.needs_watchdog() };
         let word = match stall_ns {
             0 => u64::MAX,
             _ => stall_ns,
@@ -98,7 +94,7 @@ impl<P: Platform> Shootdown<P> {
                 first = Some(P::Cpus::cpu(group, pending.trailing_zeros()));
             }
             for lane in ones_from(pending, 0) {
-                self.interrupt_again(P::Cpus::cpu(group, lane));
+                self.interrupt_again(self.here(&irq), P::Cpus::cpu(group, lane));
             }
         }
         drop(irq);
@@ -149,8 +145,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// A second interrupt is harmless, a lost first one is not. Interrupts are off.
-    fn interrupt_again(&self, target: CpuId) {
-        let here = self.here();
+    fn interrupt_again(&self, here: Here<'_, P>, target: CpuId) {
         if target == here.cpu {
             self.interrupt_self(here);
         } else if self.platform.send_ipi(target).is_ok() {

@@ -247,7 +247,7 @@ impl<P: Platform> Shootdown<P> {
     /// Flushes on this CPU what an initiator owes it (policies that are not concurrent).
     pub(crate) fn flush_local_due(&self, request: &FlushRequest) {
         let irq = self.irq_guard();
-        self.flush_here(self.here(), request, Role::Initiator);
+        self.flush_here(self.here(&irq), request, Role::Initiator);
         drop(irq);
     }
 }

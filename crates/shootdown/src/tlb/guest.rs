@@ -88,7 +88,7 @@ impl<C: Capacity> GuestSpace<C> {
         engine.check_owner(self.id);
         assert!(vcpu.guest == self.id, "the virtual CPU is another guest's");
         let irq = engine.irq_guard();
-        let here = engine.here();
+        let here = engine.here(&irq);
         let me = here.cpu;
         engine.check_may_enter(here);
         if !self.visited.0.contains(me, Ordering::Relaxed) {
@@ -163,7 +163,7 @@ impl<P: Platform> Shootdown<P> {
             "{me} is in a guest already"
         );
         assert!(
-            !here.in_function.get() && !here.inbox.is_held(me),
+            !here.phase.is_function() && !here.inbox.is_held(me),
             "{me} enters a guest where no interrupt would end it: inside a called function, or polling"
         );
     }
@@ -207,7 +207,7 @@ impl<P: Platform> Shootdown<P> {
     #[track_caller]
     fn find_running(&self, guest: &GuestSpace<P::Cpus>) -> CpuMask<P::Cpus> {
         let irq = self.irq_guard();
-        let here = self.here();
+        let here = self.here(&irq);
         assert!(
             here.lazy.guest() == SpaceId::KERNEL,
             "{} flushes a guest inside GuestSpace::run",

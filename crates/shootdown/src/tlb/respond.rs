@@ -151,7 +151,7 @@ impl<P: Platform> Shootdown<P> {
         }
         let known = me.tlb.apart().and(changes);
         if !known.follow() {
-            return self.flush_after_gap(me, request, (changes, known), role);
+            return self.flush_after_gap(me, request, changes, known, role);
         }
         let extent = match self.may_go_by_page(me, request) {
             true => Extent::Pages(changes),
@@ -173,7 +173,8 @@ impl<P: Platform> Shootdown<P> {
         &self,
         me: Here<'_, P>,
         request: &FlushRequest,
-        (changes, known): (Changes, Changes),
+        changes: Changes,
+        known: Changes,
         role: Role,
     ) {
         let is_small = |range: FlushRange| range.page_size() == PageSize::SIZE_4K;

@@ -1,0 +1,669 @@
+//! The responder: what a CPU does with what others ask of it.
+//!
+//! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before functions; those that arrive while functions run wait for
+//! one that is slow, or for a few that are not ([`Pace`]). Functions that arrive then wait for the next interrupt. Each responder begins with the
+//! initiator that follows it, so low CPU numbers have no advantage.
+//!
+//! # States
+//!
+//! Each request that names this CPU is in one of these places, until this CPU clears its bit in the pending set:
+//!
+//! | place | what lies there | leaves it by |
+//! |---|---|---|
+//! | inbox | bits of initiators that have announced a request | `take_and_serve`, to `taken`; `take_flushes`, which puts back who has functions |
+//! | `taken` | initiators whose requests have still to be looked at, or whose functions wait for their turn | `look_at`, which serves them or leaves them; `run_oldest` |
+//! | ring, not read | announcements from `ring.next()` on | `read_ring`, which serves them or leaves them |
+//! | ring, left | functions that were read, and wait for their turn | `run_oldest`, `read_ring` |
+//! | posted list | call data | `run_posted` |
+//!
+//! What an interrupt or a poll may serve depends on the CPU's phase ([`Phase`]):
+//!
+//! | phase | from | to | interrupt | `poll` | wait for a function |
+//! |---|---|---|---|---|---|
+//! | at rest | | function, by `enter` | everything | flushes | everything |
+//! | function | at rest | at rest, when it returns | flushes, and *again* | flushes | panics |
+//! | function, unsearched | function, while initiators are in `taken` that nobody has looked at | function, by `search_taken` | the same | the same, of `taken` too | panics |
+//!
+//! *Again*: when the function returns, this CPU interrupts itself for what was found meanwhile, so that no function runs under the locks of another one's
+//! caller (I7).
+//!
+//! # One interrupt, at rest
+//!
+//! ```text
+//! read_ring, flushes -> take_and_serve: the inbox is emptied
+//!   one initiator: look_at: flushes, and its function if it is short
+//!   several: [search_taken: flushes, if the hint says that there are any] -> look_at each
+//! read_ring, functions -> run_in_turn: what was left, the oldest first -> run_posted
+//! ```
+//!
+//! Short functions run as they are found. Where functions are slow they stay where they are, and then run one at a time, the oldest first, so that the
+//! targets of two calls agree which goes first: if they did not, both calls would end late. Nothing is copied: this CPU's bit in the request says that it
+//! has still to run.
+
+use crate::call::ring::MOST_READ;
+use crate::call::ring_entry::Announcement;
+use crate::call::{Kind, Number, OtherSlots, Place, SLOTS, Slot, Ticket};
+use crate::capacity::Capacity;
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::memory::{CpuState, Here};
+use crate::own_set::ones_from;
+use crate::platform::Platform;
+use crate::sync::OwnWord;
+use crate::tlb::Serving;
+use crate::trace::TraceEvent;
+
+/// So many initiators that wait, and so many announcements, are compared with each other by age.
+#[cfg(not(loom))]
+const COMPARED: usize = 16;
+/// Two keep the models small.
+#[cfg(loom)]
+const COMPARED: usize = 2;
+
+/// That of two requests in a row. A slot is a line, so its address has no such bit.
+const SERVED_AGAIN: u64 = 1;
+
+/// What a look serves; the rest is left where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Serve {
+    /// Flushes.
+    Flushes,
+    /// Functions too, but for those that wait for their turn.
+    Short,
+    /// Functions too, whether they wait for their turn or not.
+    All,
+}
+
+/// A function that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    place: Place,
+    kind: Kind,
+    number: Number,
+    /// Nothing else of its initiator waits in a slot.
+    is_last: bool,
+}
+
+impl Left {
+    /// The older of two.
+    fn older(one: Option<Self>, other: Self) -> Option<Self> {
+        match one {
+            Some(one) if one.number.is_before(other.number) => Some(one),
+            _ => Some(other),
+        }
+    }
+}
+
+/// So many ns a responder goes on before it looks for flushes.
+const PATIENCE_NS: u64 = 4_000;
+
+/// A function that takes so many ns is slow. In storms short ones take several microseconds each, since all wait for the same lines.
+const SLOW_NS: u64 = 16_000;
+
+/// A stretch of several requests.
+#[derive(Debug)]
+pub(super) struct Pace {
+    since_ns: u64,
+    served: u64,
+}
+
+/// What runs on a CPU for others.
+#[derive(Debug)]
+pub(crate) struct Phase(OwnWord);
+
+impl Phase {
+    const FUNCTION: u64 = 1;
+    const AGAIN: u64 = 2;
+    const UNSEARCHED: u64 = 4;
+
+    pub(crate) const fn new() -> Self {
+        Self(OwnWord::new())
+    }
+
+    #[inline]
+    fn add(&self, bit: u64) {
+        self.0.set(self.0.get() | bit);
+    }
+
+    /// Whether a called function runs.
+    #[inline]
+    pub(crate) fn is_function(&self) -> bool {
+        self.0.get() & Self::FUNCTION != 0
+    }
+
+    /// Whether some of `taken` have not been looked at, so that flushes may be among what they ask for.
+    #[inline]
+    fn is_unsearched(&self) -> bool {
+        self.0.get() & Self::UNSEARCHED != 0
+    }
+
+    /// A called function begins.
+    #[inline]
+    pub(super) fn begin_function(&self) {
+        debug_assert!(!self.is_function());
+        self.add(Self::FUNCTION);
+    }
+
+    /// It has returned; true if an interrupt came meanwhile.
+    #[inline]
+    pub(super) fn end_function(&self) -> bool {
+        let phase = self.0.get();
+        self.0.set(phase & Self::UNSEARCHED);
+        phase & Self::AGAIN != 0
+    }
+
+    #[inline]
+    fn set_unsearched(&self, is_unsearched: bool) {
+        let others = self.0.get() & !Self::UNSEARCHED;
+        self.0
+            .set(others | if is_unsearched { Self::UNSEARCHED } else { 0 });
+    }
+}
+
+// Interrupts, polls and waits: how a CPU comes to serve.
+impl<P: Platform> Shootdown<P> {
+    /// The body of the engine's interrupt vector. Call it there, with interrupts off. A controller that keeps one bit is acknowledged before; one that
+    /// queues (x86: EOI to the local APIC) before or after. Does not block; runs the functions that were called here, on the handler's stack.
+    pub fn handle_ipi(&self) {
+        let irq = self.irq_guard();
+        let me = self.here(&irq);
+        self.platform
+            .on_trace(TraceEvent::HandlerEntered { cpu: me.cpu });
+        if Self::prefetches(self.policy()) {
+            // An initiator has just written our inbox, and we are about to empty it: asking for its line for
+            // writing saves the second transfer that a look before the taking costs.
+            self.prefetch_inbox(&me.inbox, me.cpu);
+            if let Some(slot) = Self::expected_slot(me) {
+                self.platform.prefetch_write(slot);
+            }
+        }
+        let serving = Serving(me);
+        let served = self.serve(me);
+        core::mem::forget(serving);
+        if me.early_acks.get() != 0 && me.inbox.is_quiet(me.cpu) {
+            // The interrupted task goes on.
+            me.early_acks.set(0);
+        }
+        me.counters.ipis_received.add(1);
+        if !served {
+            me.counters.ipis_spurious.add(1);
+        }
+        self.platform
+            .on_trace(TraceEvent::HandlerLeft { cpu: me.cpu });
+    }
+
+    /// Serves the flushes that wait for this CPU; true if anything waited. Any context; does not block. Functions that were called
+    /// here are left to the interrupt: none runs under the caller's locks.
+    ///
+    /// Call it in every loop that spins with interrupts off for something that another CPU holds (a lock): that
+    /// CPU may be waiting until this one has flushed. A CPU that holds such a lock may wait for flushes; it must not wait for
+    /// functions ([`call_many`](Self::call_many) and its like), because those who spin for the lock run none.
+    ///
+    /// On a CPU that has no memory yet ([`attach`](Self::attach)) nothing can wait, so a host's locks may poll from the beginning.
+    #[inline]
+    pub fn poll(&self) -> bool {
+        // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
+        let cpu = self.platform.current_cpu();
+        let Some(state) = self.attached(cpu) else {
+            return false;
+        };
+        let is_urgent = state.inbox.is_urgent() || state.phase.is_unsearched();
+        if !is_urgent && !self.is_broadcast_due(cpu, state, true) {
+            return false;
+        }
+        self.poll_with(Self::serve_flushes)
+    }
+
+    /// Serves all that waits for this CPU, functions too: where the caller waits for functions itself.
+    pub(crate) fn poll_functions(&self) -> bool {
+        // As in `poll`.
+        let cpu = self.platform.current_cpu();
+        let state = self.state(cpu);
+        let is_idle = state.inbox.is_quiet(cpu) && state.posted.0.is_empty();
+        if is_idle && !self.is_broadcast_due(cpu, state, false) {
+            return false;
+        }
+        self.poll_with(Self::serve)
+    }
+
+    fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, P>) -> bool) -> bool {
+        let irq = self.irq_guard();
+        let me = self.here(&irq);
+        me.early_acks.set(0);
+        let serving = Serving(me);
+        let served = serve(self, me);
+        core::mem::forget(serving);
+        if served {
+            me.counters.polls_served.add(1);
+        }
+        served
+    }
+
+    /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
+    /// on too when others go on calling. True if there was anything. Interrupts are off.
+    pub(crate) fn serve(&self, me: Here<'_, P>) -> bool {
+        if me.phase.is_function() {
+            me.phase.add(Phase::AGAIN);
+            return self.serve_flushes(me);
+        }
+        // What it was for is served now.
+        me.owes_interrupt_since.set(0);
+        let mut served = self.take_and_serve(me);
+        if !me.taken.is_empty() || Self::HAS_RINGS && me.ring.has_functions() {
+            served |= self.run_in_turn(me);
+        }
+        if !me.posted.0.is_empty() {
+            served |= self.run_posted(me);
+        }
+        served
+    }
+
+    /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
+    /// are off.
+    pub(crate) fn serve_flushes(&self, me: Here<'_, P>) -> bool {
+        let mut served = self.read_ring(me, Serve::Flushes);
+        served |= self.take_flushes(me);
+        if me.phase.is_unsearched() {
+            // A function runs, and these were taken out of the inbox before it.
+            let before = me.served.get();
+            self.search_taken(me);
+            served |= me.served.get() != before;
+        }
+        if me.owes_interrupt_since.get() != 0 {
+            self.interrupt_self(me);
+        }
+        served
+    }
+
+    /// Serves the flushes that have come while functions ran.
+    pub(super) fn serve_new_flushes(&self, me: Here<'_, P>) {
+        if me.inbox.is_urgent() || self.is_broadcast_due(me.cpu, me.state, true) {
+            self.serve_flushes(me);
+        }
+    }
+}
+
+// The inbox, and those that were taken from it.
+impl<P: Platform> Shootdown<P> {
+    /// Empties the inbox, and serves what is found there and in the ring, but for functions that wait for their turn; true if there was anything.
+    fn take_and_serve(&self, me: Here<'_, P>) -> bool {
+        let mut served = self.read_ring(me, Serve::Flushes);
+        let (taken, mut only) = (&me.taken, None);
+        let is_urgent = me.inbox.is_urgent();
+        let came = me.inbox.take(me.cpu, false, |group, word| {
+            if word.is_power_of_two() && only.is_none() && taken.is_empty() {
+                only = Some(P::Cpus::cpu(group, word.trailing_zeros()));
+            } else {
+                only.take().into_iter().for_each(|only| taken.add(only));
+                taken.add_group(group, word);
+            }
+        });
+        if let Some(only) = only {
+            if !self.look_at(me, only, Serve::Short) {
+                taken.add(only);
+            }
+        } else if came {
+            me.phase.set_unsearched(true);
+            if is_urgent {
+                self.search_taken(me);
+            }
+            self.serve_taken(me);
+        }
+        served |= came;
+        if Self::HAS_RINGS && me.ring.has_functions() {
+            served |= self.read_ring(me, Serve::Short);
+        }
+        served
+    }
+
+    /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
+    fn take_flushes(&self, me: Here<'_, P>) -> bool {
+        let inbox = &me.inbox;
+        inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
+            let back = self.look_at_word(me, group, word, Serve::Flushes, |_| ());
+            if back != 0 {
+                inbox.put_back(group, back);
+            }
+        })
+    }
+
+    /// Serves the flushes of those in `taken`.
+    #[cold]
+    fn search_taken(&self, me: Here<'_, P>) {
+        // What they ask for from now on, they announce in inbox or ring.
+        me.phase.set_unsearched(false);
+        self.look_at_taken(me, Serve::Flushes, |_| ());
+    }
+
+    /// Serves those in `taken`, in the order in which they are found. Those whose functions wait for their turn stay there.
+    fn serve_taken(&self, me: Here<'_, P>) {
+        let mut pace = self.begin_pace();
+        self.look_at_taken(me, Serve::Short, |engine| engine.keep_pace(me, &mut pace));
+        me.phase.set_unsearched(false);
+    }
+
+    /// Looks at those in `taken`, and keeps those that have something left; `each` runs after each of the others.
+    #[inline]
+    fn look_at_taken(&self, me: Here<'_, P>, serve: Serve, mut each: impl FnMut(&Self)) {
+        for (group, word) in me.taken.groups_from(me.cpu) {
+            let left = self.look_at_word(me, group, word, serve, &mut each);
+            me.taken.set_group(group, left);
+        }
+    }
+
+    /// Looks at the initiators `word` of a group; returns those that have something left. `each` runs after each of the others.
+    #[inline]
+    fn look_at_word(
+        &self,
+        me: Here<'_, P>,
+        group: usize,
+        word: u64,
+        serve: Serve,
+        mut each: impl FnMut(&Self),
+    ) -> u64 {
+        let mut left = word;
+        for lane in ones_from(word, P::Cpus::bit(me.cpu) - 1) {
+            if self.look_at(me, P::Cpus::cpu(group, lane), serve) {
+                left &= !(1 << lane);
+                each(self);
+            }
+        }
+        left
+    }
+
+    /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
+    #[inline]
+    pub(super) fn look_at(&self, me: Here<'_, P>, initiator: CpuId, serve: Serve) -> bool {
+        let slots = &self.state(initiator).slots;
+        if Self::prefetches(self.policy()) {
+            // Most requests are in the first slot and are acknowledged at once: fetching its line for
+            // writing saves the second transfer that an acknowledgement after a read costs.
+            self.platform.prefetch_write(slots[0].line_of(me.cpu));
+        }
+        let (mut is_all, others) = (true, slots[0].others());
+        for slot in others.with_first() {
+            let Some(kind) = slots[slot].kind_for(me.cpu) else {
+                continue;
+            };
+            if kind.is_to_one() {
+                Self::expect(me, &slots[slot]);
+            }
+            let place = Place::in_inbox(initiator, slot);
+            if Self::is_served_now(me, place, kind, others, serve) {
+                // SAFETY: 1. just seen, and not in the ring, where it could be found again.
+                unsafe { self.serve_one(me, place, kind) };
+            } else {
+                is_all = false;
+            }
+        }
+        is_all
+    }
+
+    /// Whether a request is served as it is found. `others` are those of its initiator's slots that may hold requests, too: its functions run
+    /// in the order in which they were published.
+    #[inline]
+    fn is_served_now(
+        me: Here<'_, P>,
+        place: Place,
+        kind: Kind,
+        others: OtherSlots,
+        serve: Serve,
+    ) -> bool {
+        let is_alone = || place.slot() == 0 && others == OtherSlots::NONE;
+        kind.is_flush()
+            || match serve {
+                Serve::Flushes => false,
+                Serve::Short => is_alone() && !me.is_slow.get(),
+                Serve::All => true,
+            }
+    }
+
+    /// Serves a request.
+    ///
+    /// # Safety
+    /// 1. It names this CPU, which has not acknowledged it.
+    #[inline(always)]
+    unsafe fn serve_one(&self, me: Here<'_, P>, place: Place, kind: Kind) {
+        me.served.set(me.served.get() + 1);
+        if kind.is_flush() {
+            // SAFETY: duty 1.
+            unsafe { self.serve_flush(me, place, kind) };
+        } else {
+            // SAFETY: duty 1.
+            let request = unsafe { self.slot_at(place).contents() };
+            self.run_and_acknowledge(me, place, kind, &request);
+        }
+    }
+
+    /// What lies in `slot` names this CPU alone: after twice in a row that slot is asked for in the next interrupt.
+    #[inline]
+    fn expect(me: Here<'_, P>, slot: &Slot<P::Cpus>) {
+        let slot = core::ptr::from_ref(slot).addr() as u64;
+        let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
+        (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
+    }
+
+    /// The slot that is worth asking for before the inbox has been read.
+    #[inline]
+    pub(super) fn expected_slot(me: Here<'_, P>) -> Option<usize> {
+        let slot = me.served_slot.get();
+        (slot & SERVED_AGAIN != 0).then_some(slot as usize)
+    }
+}
+
+// The ring.
+impl<P: Platform> Shootdown<P> {
+    /// Whether there is a broadcast that `cpu` has not read, and that is not known to be a function if those are skipped; a hint.
+    #[inline]
+    pub(crate) fn is_broadcast_due(
+        &self,
+        cpu: CpuId,
+        state: &CpuState<P>,
+        skip_functions: bool,
+    ) -> bool {
+        if !Self::HAS_RINGS {
+            return false;
+        }
+        #[cfg(loom)]
+        if self.ring_of(cpu).is_used.get() == 0 {
+            return false;
+        }
+        let next = match skip_functions && state.ring.has_functions() {
+            true => state.ring.next_from(state.ring.next(), true),
+            false => Some(state.ring.next()),
+        };
+        next.is_some_and(|next| self.ring_of(cpu).is_due(next))
+    }
+
+    /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run. True if any was
+    /// served.
+    #[inline]
+    pub(super) fn read_ring(&self, me: Here<'_, P>, serve: Serve) -> bool {
+        // Where nothing lies at the next ticket, nothing lies further.
+        self.is_broadcast_due(me.cpu, me.state, false) && self.read_tickets(me, serve)
+    }
+
+    #[inline(never)]
+    fn read_tickets(&self, me: Here<'_, P>, serve: Serve) -> bool {
+        let (reader, ring) = (&me.ring, self.ring_of(me.cpu));
+        let (mut is_served, mut from, mut pace) = (false, reader.next(), None);
+        for _ in 0..MOST_READ {
+            let Some(ticket) = reader.next_from(from, serve == Serve::Flushes) else {
+                break;
+            };
+            from = ticket.plus(1);
+            match ring.read(ticket, self.seat_of(me.cpu)) {
+                Announcement::Nothing => break,
+                Announcement::Gone(later) => reader.skip_to(later),
+                Announcement::Incomplete => {}
+                Announcement::NotOurs => reader.has_read(ticket),
+                Announcement::Ours(initiator, slot) => {
+                    let place = Place::in_ring(initiator, slot, ticket);
+                    let kind = self.slot_at(place).kind();
+                    let others = self.state(initiator).slots[0].others();
+                    if !Self::is_served_now(me, place, kind, others, serve) {
+                        reader.leave(ticket);
+                        continue;
+                    }
+                    // Before it is served: a function that polls reads the ring too.
+                    reader.has_read(ticket);
+                    // SAFETY: 1. a target reads each ticket once.
+                    unsafe { self.serve_one(me, place, kind) };
+                    is_served = true;
+                    match &mut pace {
+                        Some(pace) => self.keep_pace(me, pace),
+                        None if serve != Serve::Flushes => pace = Some(self.begin_pace()),
+                        None => {}
+                    }
+                }
+            }
+        }
+        is_served
+    }
+}
+
+// Functions that wait for their turn.
+impl<P: Platform> Shootdown<P> {
+    /// Runs the functions that were left, the oldest first; true if there were any.
+    #[cold]
+    fn run_in_turn(&self, me: Here<'_, P>) -> bool {
+        // Announcements that are left meanwhile have an interrupt of their own on its way.
+        let (end, mut pace, mut turns) = (me.ring.end_of_left(), self.begin_pace(), 0);
+        // An initiator that goes on calling, and whose clock is late, does not keep others from their turn.
+        let most = SLOTS * (me.taken.len() + me.ring.left_before(end).count());
+        while turns < most && self.run_oldest(me, end) {
+            turns += 1;
+            self.keep_pace(me, &mut pace);
+        }
+        self.end_pace(me, &pace);
+        if !me.taken.is_empty() {
+            self.run_all_left(me);
+        }
+        turns > 0
+    }
+
+    /// Runs what is left, each once: what was taken out of inbox and ring is in no other place.
+    #[cold]
+    fn run_all_left(&self, me: Here<'_, P>) {
+        self.look_at_taken(me, Serve::All, |_| ());
+        me.taken.clear();
+        self.read_ring(me, Serve::All);
+    }
+
+    /// Runs the oldest function of those that wait, and those that were left in the ring before `end`; false if there is none.
+    pub(super) fn run_oldest(&self, me: Here<'_, P>, end: Ticket) -> bool {
+        let oldest = self.oldest_taken(me);
+        let Some(Left {
+            place,
+            kind,
+            is_last,
+            ..
+        }) = self.oldest_in_ring(me, end, oldest)
+        else {
+            return false;
+        };
+        if place.is_in_ring {
+            me.ring.has_read(place.ticket);
+        } else if is_last {
+            // It announces the next one.
+            me.taken.remove(place.initiator());
+        }
+        // SAFETY: 1. just seen.
+        unsafe { self.serve_one(me, place, kind) };
+        true
+    }
+
+    /// The oldest function of the first initiators that wait. Those that have none do not wait any more.
+    fn oldest_taken(&self, me: Here<'_, P>) -> Option<Left> {
+        let (mut oldest, mut compared) = (None, 0);
+        for initiator in me.taken.iter_from(me.cpu) {
+            match self.oldest_of(me, initiator) {
+                Some(left) => oldest = Left::older(oldest, left),
+                None => me.taken.remove(initiator),
+            }
+            compared += 1;
+            if compared == COMPARED && oldest.is_some() {
+                break;
+            }
+        }
+        oldest
+    }
+
+    /// The oldest function of `initiator` that is found by the inbox.
+    fn oldest_of(&self, me: Here<'_, P>, initiator: CpuId) -> Option<Left> {
+        let slots = &self.state(initiator).slots;
+        let (mut oldest, mut found) = (None, 0);
+        for slot in slots[0].others().with_first() {
+            let kind = slots[slot].kind_for(me.cpu);
+            // Flushes were served before.
+            if let Some(kind) = kind.filter(|kind| !kind.is_flush()) {
+                found += 1;
+                let left = Left {
+                    place: Place::in_inbox(initiator, slot),
+                    kind,
+                    number: slots[slot].number(),
+                    is_last: false,
+                };
+                oldest = Left::older(oldest, left);
+            }
+        }
+        oldest.map(|left| Left {
+            is_last: found == 1,
+            ..left
+        })
+    }
+
+    /// The oldest of `oldest` and the first functions that were left in the ring before `end`.
+    fn oldest_in_ring(
+        &self,
+        me: Here<'_, P>,
+        end: Ticket,
+        mut oldest: Option<Left>,
+    ) -> Option<Left> {
+        for ticket in me.ring.left_before(end).take(COMPARED) {
+            let read = self.ring_of(me.cpu).read(ticket, self.seat_of(me.cpu));
+            // It is ours until it is acknowledged.
+            if let Announcement::Ours(initiator, slot) = read {
+                let place = Place::in_ring(initiator, slot, ticket);
+                let (kind, number) = (self.slot_at(place).kind(), self.slot_at(place).number());
+                let left = Left {
+                    place,
+                    kind,
+                    number,
+                    is_last: false,
+                };
+                oldest = Left::older(oldest, left);
+            }
+        }
+        oldest
+    }
+
+    /// Begins a stretch in which functions may run.
+    #[inline]
+    pub(super) fn begin_pace(&self) -> Pace {
+        Pace {
+            since_ns: self.platform.now_ns(),
+            served: 0,
+        }
+    }
+
+    /// One more request was served: when the stretch has become long, serves the flushes that have come, and notes whether
+    /// functions are slow.
+    #[inline]
+    pub(super) fn keep_pace(&self, me: Here<'_, P>, pace: &mut Pace) {
+        pace.served += 1;
+        if self.platform.now_ns().saturating_sub(pace.since_ns) >= PATIENCE_NS {
+            self.end_pace(me, pace);
+            self.serve_new_flushes(me);
+            *pace = self.begin_pace();
+        }
+    }
+
+    /// Notes at the end of a stretch whether functions are slow.
+    pub(super) fn end_pace(&self, me: Here<'_, P>, pace: &Pace) {
+        let took_ns = self.platform.now_ns().saturating_sub(pace.since_ns);
+        if let Some(each_ns) = took_ns.checked_div(pace.served) {
+            me.is_slow.set(each_ns >= SLOW_NS);
+        }
+    }
+}
