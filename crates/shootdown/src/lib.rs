@@ -100,6 +100,7 @@ mod watchdog;
 pub mod sim {
     pub use crate::sync::simulated::{AtomicU64, Memory, Operation, Ordering, Plain, install};
     pub use crate::sync::start::Start;
+    pub use crate::sync::stopped::{Unfinished, place_of};
 }
 
 #[doc(hidden)]

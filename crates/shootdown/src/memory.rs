@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::call::{Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot};
+use crate::call::{
+    Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot, TakenLinks,
+};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
@@ -66,6 +68,7 @@ pub struct OwnState<P: Platform> {
     pub(crate) counters: Counters<P>,
     pub(crate) activity: ActivityLog<P>,
     pub(crate) own_posts: OwnPosts,
+    pub(crate) taken_links: TakenLinks,
     /// Since when the platform has refused an interrupt to this CPU itself, in ns; 0 if it has not.
     pub(crate) owes_interrupt_since: OwnWord,
     pub(crate) lookout: Lookout,
@@ -95,6 +98,7 @@ impl<P: Platform> CpuState<P> {
                     counters: Counters::new(),
                     activity: ActivityLog::new(),
                     own_posts: OwnPosts::new(),
+                    taken_links: TakenLinks::new(),
                     owes_interrupt_since: OwnWord::new(),
                     lookout: Lookout::new(),
                 }),

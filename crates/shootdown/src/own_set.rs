@@ -76,6 +76,12 @@ impl<C: Capacity> OwnSet<C> {
         self.set_group(group, others);
     }
 
+    /// Whether `cpu` is in it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has(&self, cpu: CpuId) -> bool {
+        self.word(C::group(cpu)).get() & C::bit(cpu) != 0
+    }
+
     /// Removes all members.
     #[inline]
     pub(crate) fn clear(&self) {

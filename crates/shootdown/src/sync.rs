@@ -11,6 +11,8 @@ pub(crate) mod line_name;
 pub(crate) mod simulated;
 #[cfg(all(feature = "sim", not(loom)))]
 pub(crate) mod start;
+#[cfg(all(feature = "sim", not(loom)))]
+pub(crate) mod stopped;
 
 #[cfg(not(any(loom, feature = "sim")))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

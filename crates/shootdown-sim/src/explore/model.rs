@@ -24,6 +24,10 @@ use crate::walkthrough::{Fact, Subject};
 const FRUITLESS_TURNS: u64 = 20_000;
 /// So many times as many where interrupts get lost: the watchdog looks every 256th turn of a waiter, and that may stand still in each turn while others spin.
 const TURNS_WITH_LOSSES: u64 = 16;
+/// Those that wait for a CPU that has stopped for good wait in vain.
+const TURNS_BESIDE_STOPPED: u64 = 1_000;
+/// Events of a CPU in a run in which one stops: some wait in exchanges, which look like progress.
+const MOST_EVENTS_BESIDE_STOPPED: u64 = 50_000;
 /// A turn of a spin loop has fewer events.
 const LONGEST_TURN: u64 = 300;
 /// Up to so many CPUs a machine is not large.
@@ -122,6 +126,8 @@ pub struct Explore {
     next: usize,
     fruitless: u64,
     most_events: u64,
+    /// A CPU that stops for good, and after how many of its events.
+    stop: Option<(usize, u64)>,
     asid_slots: usize,
     guest_slots: usize,
     /// What tasks know that have no CPU.
@@ -151,6 +157,7 @@ impl Explore {
             next: 0,
             fruitless: 0,
             most_events,
+            stop: None,
             asid_slots: 0,
             guest_slots: 0,
             parked: FxHashMap::default(),
@@ -162,6 +169,21 @@ impl Explore {
     pub fn with_asid_slots(mut self, slots: usize) -> Self {
         self.asid_slots = slots;
         self
+    }
+
+    /// The same with a CPU that stops for good after so many of its events.
+    #[must_use]
+    pub fn with_stop(mut self, cpu: usize, after: u64) -> Self {
+        self.stop = Some((cpu, after));
+        self.most_events = MOST_EVENTS_BESIDE_STOPPED * self.clocks.len() as u64;
+        self
+    }
+
+    /// The CPU that has stopped.
+    pub(crate) fn stopped(&self) -> Option<usize> {
+        self.stop
+            .filter(|(_, after)| *after == 0)
+            .map(|(cpu, _)| cpu)
     }
 
     /// The same with so many tags a CPU for guests.
@@ -215,7 +237,7 @@ impl Explore {
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
-        if !is_able(&processors[self.next]) {
+        if !is_able(&processors[self.next]) || self.stopped() == Some(self.next) {
             self.next = self.choose_next(processors, running)?;
         }
         Some(self.next)
@@ -224,12 +246,17 @@ impl Explore {
     /// Decides who goes on; tells whether that is somebody else.
     fn reschedule(&mut self, processors: &[Processor], running: usize) -> bool {
         self.steps[running] += 1;
+        if let Some((cpu, after)) = &mut self.stop
+            && *cpu == running
+        {
+            *after = after.saturating_sub(1);
+        }
         if self.steps[running] > LONGEST_TURN {
             // It does not spin, and so gets on.
             self.fruitless = 0;
         }
         self.next = self.choose_next(processors, running).unwrap_or(running);
-        self.next != running
+        self.next != running || self.stopped() == Some(running)
     }
 
     fn choose_next(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
@@ -246,14 +273,19 @@ impl Explore {
         self.able.clear();
         let (before, from) = processors.split_at(running);
         let cpus = || (running..).zip(from).chain((0..).zip(before));
+        let stopped = self.stopped();
+        let may_go_on =
+            |cpu: usize, processor: &Processor| is_able(processor) && Some(cpu) != stopped;
         let able = |spinning: bool| {
             let spinners = &self.spinning;
-            cpus().filter(move |(cpu, processor)| is_able(processor) && spinners[*cpu] == spinning)
+            cpus().filter(move |(cpu, processor)| {
+                may_go_on(*cpu, processor) && spinners[*cpu] == spinning
+            })
         };
         self.able.extend(able(false).map(|(cpu, _)| cpu));
         if self.able.is_empty() {
             self.spinning.fill(false);
-            let all = cpus().filter(|(_, processor)| is_able(processor));
+            let all = cpus().filter(|(cpu, processor)| may_go_on(*cpu, processor));
             self.able.extend(all.map(|(cpu, _)| cpu));
         } else if self.spinners_go_on {
             self.able.extend(able(true).map(|(cpu, _)| cpu));
@@ -345,6 +377,9 @@ impl State {
         let mut most_turns = FRUITLESS_TURNS * explore.clocks.len().div_ceil(FEW_CPUS) as u64;
         if explore.interrupts.may_get_lost {
             most_turns *= TURNS_WITH_LOSSES;
+        }
+        if explore.stopped().is_some() {
+            most_turns = TURNS_BESIDE_STOPPED;
         }
         self.tell_last_act();
         if let Err((kind, message)) = broken {

@@ -16,5 +16,7 @@ pub use campaign::{Campaign, CampaignReport, Progress, Totals, campaign};
 pub use case::Case;
 pub use conduct::Conduct;
 pub use exhaust::{ExhaustReport, exhaust};
-pub use run::{Report, is_unwinding, run, run_to_walk, run_unwinding, run_with_story};
+pub use run::{
+    Report, is_unwinding, run, run_stopping, run_to_walk, run_unwinding, run_with_story,
+};
 pub use shrink::shrink;

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use shootdown::Capacity;
+use shootdown::{Capacity, sim::Unfinished};
 
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
@@ -50,6 +50,55 @@ pub fn run_unwinding(case: &Case, call: u32) -> Option<Failure> {
 /// Whether that is what ended a run.
 pub fn is_unwinding(failure: &Failure) -> bool {
     failure.kind == FailureKind::Panic && failure.message.starts_with(UNWINDS)
+}
+
+/// Runs a case in which CPU `cpu` stops for good after so many of its events. What it has left half done, once each, when the others have nothing left to do that does
+/// not wait for it; `None` if it has finished before.
+///
+/// # Errors
+/// What others could not complete, because it is not in memory; or what went wrong otherwise.
+pub fn run_stopping(
+    case: &Case,
+    cpu: usize,
+    after: u64,
+) -> Result<Option<Vec<Unfinished>>, String> {
+    let setting = Setting::of(case);
+    match setting.capacity {
+        64 => stop_on::<shootdown::Cpus<64>>(case, &setting, cpu, after),
+        66 => stop_on::<shootdown::Cpus<66>>(case, &setting, cpu, after),
+        68 => stop_on::<shootdown::Cpus<68>>(case, &setting, cpu, after),
+        _ => stop_on::<shootdown::Cpus<128>>(case, &setting, cpu, after),
+    }
+}
+
+fn stop_on<C: Capacity>(
+    case: &Case,
+    setting: &Setting,
+    cpu: usize,
+    after: u64,
+) -> Result<Option<Vec<Unfinished>>, String> {
+    let world = World::<C>::new(&setting.setup);
+    let explore = explore(case, setting, &world).with_stop(cpu, after);
+    let (_, failure) = run_machine(case, setting, &world, explore, Heard::Nothing);
+    let result = match failure {
+        None => Ok(None),
+        Some(failure) if failure.kind == FailureKind::NoProgress => {
+            let mut unfinished = Vec::new();
+            let left =
+                world
+                    .engine
+                    .unfinished(setting.setup.numbers[cpu], world.posted_data(), |one| {
+                        unfinished.push(one)
+                    });
+            unfinished.sort_unstable();
+            unfinished.dedup();
+            left.map(|()| Some(unfinished)).map_err(str::to_owned)
+        }
+        Some(failure) => Err(failure.to_string()),
+    };
+    // CPUs have spaces loaded still.
+    mem::forget(world);
+    result
 }
 
 /// What may happen in a run.
@@ -116,24 +165,7 @@ fn run_as(case: &Case, heard: Heard) -> (Report, Option<Recorded>) {
 fn run_on<C: Capacity>(case: &Case, setting: Setting, heard: Heard) -> (Report, Option<Recorded>) {
     let world = World::<C>::new(&setting.setup);
     let explore = explore(case, &setting, &world);
-    let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
-        world.handle_interrupt();
-    });
-    let mut machine = machine
-        .with_numbers(&setting.setup.numbers)
-        .with_nmi(|| world.nmi());
-    let threads = setting.setup.threads;
-    if threads > 0 {
-        machine = machine.with_host(&world, threads);
-    }
-    if heard != Heard::Nothing {
-        machine = machine.with_story();
-    }
-    if heard == Heard::Steps {
-        machine = machine.with_steps(|address| world.line_name(address));
-    }
-    let programs = programs(case, &world, threads);
-    let (mut state, mut failure) = machine.run(programs);
+    let (mut state, mut failure) = run_machine(case, &setting, &world, explore, heard);
     if failure.is_none()
         && let Err(message) = world.check_end()
     {
@@ -148,6 +180,32 @@ fn run_on<C: Capacity>(case: &Case, setting: Setting, heard: Heard) -> (Report, 
         mem::forget(world);
     }
     (report, recorded)
+}
+
+fn run_machine<C: Capacity>(
+    case: &Case,
+    setting: &Setting,
+    world: &World<C>,
+    explore: Explore,
+    heard: Heard,
+) -> (State, Option<Failure>) {
+    let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
+        world.handle_interrupt();
+    });
+    let mut machine = machine
+        .with_numbers(&setting.setup.numbers)
+        .with_nmi(|| world.nmi());
+    let threads = setting.setup.threads;
+    if threads > 0 {
+        machine = machine.with_host(world, threads);
+    }
+    if heard != Heard::Nothing {
+        machine = machine.with_story();
+    }
+    if heard == Heard::Steps {
+        machine = machine.with_steps(|address| world.line_name(address));
+    }
+    machine.run(programs(case, world, threads))
 }
 
 /// What each CPU does, and each kernel thread.

@@ -6,6 +6,7 @@ use std::fmt;
 use shootdown::{
     Capacity, CpuId,
     calls::{CallData, PostRefused},
+    sim::place_of,
 };
 
 use crate::kernel::calls::{Ledger, note_posted_data, runs_of};
@@ -61,6 +62,11 @@ impl SharedData {
 }
 
 impl<C: Capacity> World<C> {
+    /// Where the call data lie, and who has posted each.
+    pub(crate) fn posted_data(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.data.all.iter().map(|(data, _)| place_of(data))
+    }
+
     /// Posts one of them to some CPU, online or not.
     pub(super) fn post_data(&self, draw: &mut Draw) {
         let (at, cpu) = (draw.below(DATA), draw.below(self.numbers.len()));

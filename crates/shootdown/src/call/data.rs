@@ -2,7 +2,7 @@
 //!
 //! A request slot is the CPU's, and there are few. What must be posted in any number, and under any lock, brings memory of its own:
 //! it is pushed onto a list of its target, with one exchange, and nobody waits. A responder takes the whole list with another one,
-//! and runs it in the order in which it came.
+//! and runs it in the order in which it came; what it has taken stays in memory ([`TakenLinks`]).
 //!
 //! I7: the CPU that pushes onto an empty list sends the interrupt; a list that is not empty has one on its way.
 
@@ -10,7 +10,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use crate::cpu::CpuId;
-use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
+use crate::sync::{AtomicU64, Ordering, OwnWord, PlainCell, const_fn};
 
 /// A function in memory of its caller's, which can be [posted](crate::Shootdown::post_data) to one CPU at a time.
 #[repr(C)]
@@ -24,7 +24,7 @@ pub struct CallData<F> {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Link {
-    /// 0 when it is on no list.
+    /// 0 when it is on no list; else one more than the number of the CPU that has posted it, or is about to.
     pub(super) is_posted: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
@@ -52,7 +52,12 @@ impl<F> fmt::Debug for CallData<F> {
 impl<F> CallData<F> {
     /// Whether it waits for its CPU; a hint, as it may begin to run meanwhile. Any context; does not block.
     pub fn is_posted(&self) -> bool {
-        self.link.is_posted.load(Ordering::Relaxed) != 0
+        self.mark() != 0
+    }
+
+    /// See [`Link::is_posted`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.link.is_posted.load(Ordering::Relaxed)
     }
 }
 
@@ -148,25 +153,94 @@ impl PostedList {
         self.0.fetch_and(!UNSENT, Ordering::Relaxed);
     }
 
-    /// Takes all, the oldest first.
-    pub(super) fn take(&self) -> Option<NonNull<Link>> {
-        if self.is_empty() {
-            return None;
+    /// Whether the link at `address` is on it; while nobody changes it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has(&self, address: usize) -> bool {
+        is_chained(self.0.load(Ordering::Relaxed) & !UNSENT, address)
+    }
+
+    /// Takes all, the oldest first. `taken` is its own CPU's, and has it all the time. As many turns as are pushed meanwhile: nothing is pushed twice
+    /// before it is taken.
+    pub(super) fn take(&self, taken: &TakenLinks) -> Option<NonNull<Link>> {
+        let mut first = self.0.load(Ordering::Relaxed);
+        loop {
+            if first == 0 {
+                return None;
+            }
+            taken.newest.set(first & !UNSENT);
+            // ORDERING: Acquire sees the links; pairs with `push`.
+            match (self.0).compare_exchange(first, 0, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(other) => first = other,
+            }
         }
-        // ORDERING: Acquire sees the links; pairs with `push`.
-        let mut newest = pointer(self.0.swap(0, Ordering::AcqRel) & !UNSENT);
         let mut oldest = None;
-        while let Some(link) = newest {
+        while let Some(link) = pointer(taken.newest.get()) {
             // SAFETY: links live for ever.
             let cell = unsafe { &link.as_ref().next };
+            taken.in_hand.set(address(Some(link)));
             // SAFETY: 1. what is on a list is nobody else's.
-            newest = pointer(unsafe { cell.read() });
+            taken.newest.set(unsafe { cell.read() });
             // SAFETY: 1. as above.
             unsafe { cell.write(address(oldest)) };
             oldest = Some(link);
+            taken.oldest.set(address(oldest));
         }
         oldest
     }
+}
+
+/// What a CPU has taken off its list, which is nowhere else: in its memory, not in registers, because it may stop for good between any two steps, and what
+/// others have posted must be found then.
+#[derive(Debug)]
+pub(crate) struct TakenLinks {
+    /// Those that are still in the list's order, the newest first.
+    newest: OwnWord,
+    /// The one that changes from one order to the other, or was begun last.
+    in_hand: OwnWord,
+    /// The others, the oldest first.
+    oldest: OwnWord,
+}
+
+impl TakenLinks {
+    pub(crate) const fn new() -> Self {
+        Self {
+            newest: OwnWord::new(),
+            in_hand: OwnWord::new(),
+            oldest: OwnWord::new(),
+        }
+    }
+
+    /// Whether the link at `address` is among them; while nobody changes them.
+    #[cfg(feature = "sim")]
+    pub(crate) fn have(&self, address: usize) -> bool {
+        let [newest, oldest] = [&self.newest, &self.oldest].map(OwnWord::get);
+        self.in_hand.get() == address as u64
+            || is_chained(newest, address)
+            || is_chained(oldest, address)
+    }
+
+    /// `link` is begun, and `next` follows it.
+    pub(super) fn begin(&self, link: NonNull<Link>, next: Option<NonNull<Link>>) {
+        self.in_hand.set(address(Some(link)));
+        self.oldest.set(address(next));
+    }
+}
+
+/// Whether the link at `address` is `first` or follows it.
+#[cfg(feature = "sim")]
+fn is_chained(first: u64, address: usize) -> bool {
+    let after = |link: &NonNull<Link>| {
+        // SAFETY: links live for ever, and nobody changes the list.
+        pointer(unsafe { link.as_ref().next.read() })
+    };
+    let mut links = core::iter::successors(pointer(first), after);
+    links.any(|link| link.addr().get() == address)
+}
+
+/// See [`Link::is_posted`].
+pub(super) fn posted_by(cpu: CpuId) -> u64 {
+    cpu.index() as u64 + 1
 }
 
 pub(super) fn pointer(address: u64) -> Option<NonNull<Link>> {

@@ -111,6 +111,12 @@ impl<C: Capacity> Inbox<C> {
         self.doorbell().load(Ordering::Relaxed) & !(Self::mark(me) | Self::URGENT) == 0
     }
 
+    /// Whether `initiator` is in it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has(&self, initiator: CpuId) -> bool {
+        self.initiators.contains(initiator, Ordering::Relaxed)
+    }
+
     /// Whether a flush may have come since [`take`](Self::take) was called; a hint.
     #[inline]
     pub(crate) fn is_urgent(&self) -> bool {

@@ -53,7 +53,7 @@ pub use post_data::PostRefused;
 pub use targets::CallTargets;
 pub use ticket::CallTicket;
 
-pub(crate) use data::PostedList;
+pub(crate) use data::{PostedList, TakenLinks};
 pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;
 pub(crate) use kind::{Kind, OtherSlots, SLOTS};

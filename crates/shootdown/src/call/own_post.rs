@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::call::data::{Link, Pusher, pointer};
+use crate::call::data::{Link, Pusher, pointer, posted_by};
 use crate::call::{Payload, Request, SLOTS};
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -65,6 +65,7 @@ impl<P: Platform> Shootdown<P> {
         let request = unsafe { post.request.read() };
         // SAFETY: 1. it is on our list.
         let next = pointer(unsafe { post.link.next.read() });
+        me.taken_links.begin(link, next);
         // The function may post to this CPU again.
         post.link.is_posted.store(0, Ordering::Relaxed);
         if let Some(run) = request.function() {
@@ -92,7 +93,10 @@ impl<P: Platform> Shootdown<P> {
         };
         // SAFETY: 1. it is free, and only this CPU uses it.
         unsafe { place.request.write(request) };
-        place.link.is_posted.store(1, Ordering::Relaxed);
+        place
+            .link
+            .is_posted
+            .store(posted_by(here.cpu), Ordering::Relaxed);
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
         if unsafe {
             here.posted

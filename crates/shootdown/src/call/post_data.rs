@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::call::CallData;
-use crate::call::data::{Pusher, pointer};
+use crate::call::data::{Pusher, pointer, posted_by};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -59,7 +59,12 @@ impl<P: Platform> Shootdown<P> {
             return Err(PostRefused::NotReady);
         }
         // ORDERING: Acquire: the last run has taken the link off its list; pairs with `run_posted`.
-        if data.link.is_posted.swap(1, Ordering::Acquire) != 0 {
+        if data
+            .link
+            .is_posted
+            .swap(posted_by(here.cpu), Ordering::Acquire)
+            != 0
+        {
             return Err(PostRefused::Busy);
         }
         match target == here.cpu {
@@ -75,7 +80,7 @@ impl<P: Platform> Shootdown<P> {
     /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.
     #[cold]
     pub(crate) fn run_posted(&self, me: Here<'_, P>) -> bool {
-        let mut next = me.posted.0.take();
+        let mut next = me.posted.0.take(&me.taken_links);
         let is_any = next.is_some();
         let mut pace = None;
         while let Some(link) = next {
@@ -86,6 +91,7 @@ impl<P: Platform> Shootdown<P> {
                 Some(run) => {
                     // SAFETY: 1. it is on our list.
                     let next = pointer(unsafe { cell.next.read() });
+                    me.taken_links.begin(link, next);
                     // ORDERING: Release: we have read the link; pairs with `post_data`.
                     cell.is_posted.swap(0, Ordering::Release);
                     self.enter_posted(me, || {

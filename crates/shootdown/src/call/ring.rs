@@ -137,6 +137,18 @@ impl Ring {
         self.unused.set((LEN - len) as u64);
     }
 
+    /// The CPU that has claimed an entry and not completed it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn claimant(&self) -> Option<crate::cpu::CpuId> {
+        let words = self
+            .entries
+            .0
+            .iter()
+            .map(|entry| Word(entry.word.load(Ordering::Relaxed)));
+        let mut claimed = words.filter(|word| word.ticket().is_some() && !word.is_complete());
+        claimed.next().map(|word| word.place().0)
+    }
+
     /// Begins with `ticket`; before the ring is used.
     #[cfg(feature = "sim")]
     pub(crate) fn begin(&self, ticket: Ticket) {

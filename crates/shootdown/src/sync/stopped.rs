@@ -1,0 +1,111 @@
+//! What is in memory when a CPU has stopped for good, for the simulator: whether others could complete what it has begun.
+
+use crate::call::{CallData, RequestRef, SLOTS};
+use crate::capacity::Capacity;
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::memory::CpuState;
+use crate::platform::Platform;
+use crate::sync::Ordering;
+
+/// What a stopped CPU has left half done, as seen in memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Unfinished {
+    /// An entry of a ring is claimed and not complete.
+    Claim,
+    /// All of a leaf have acknowledged, and their bits are in the pending set still.
+    Leaf,
+    /// An initiator is in an inbox, and its target has nothing else to do.
+    Inbox,
+    /// Posted data were taken off their list.
+    TakenData,
+    /// Data are marked as posted and on no list yet.
+    Posting,
+    /// Other CPUs may not go offline.
+    Departure,
+}
+
+/// Where data that are posted lie, and who has posted them, as one more than its number.
+pub fn place_of<F>(data: &CallData<F>) -> (usize, u64) {
+    (core::ptr::from_ref(data).addr(), data.mark())
+}
+
+impl<P: Platform> Shootdown<P> {
+    fn states(&self) -> impl Iterator<Item = (CpuId, &CpuState<P>)> {
+        let all = self.cpus().iter().enumerate();
+        all.filter_map(|(cpu, state)| Some((CpuId::from_index(cpu), state.get()?)))
+    }
+
+    /// Calls `found` with what `stopped` has left half done, while the others have nothing left to do that does not wait for it.
+    ///
+    /// # Errors
+    /// What is not in memory, so that nobody could complete it.
+    pub fn unfinished(
+        &self,
+        stopped: CpuId,
+        data: impl Iterator<Item = (usize, u64)>,
+        mut found: impl FnMut(Unfinished),
+    ) -> Result<(), &'static str> {
+        if self.departure().load(Ordering::Relaxed) == stopped.index() as u64 + 1 {
+            found(Unfinished::Departure);
+        }
+        for initiator in self.rings().iter().filter_map(|ring| ring.claimant()) {
+            match initiator == stopped {
+                true => found(Unfinished::Claim),
+                false => return Err("a claim names a CPU that goes on"),
+            }
+        }
+        for (initiator, state) in self.states().filter(|(cpu, _)| *cpu != stopped) {
+            for slot in 0..SLOTS {
+                let number = state.slots[slot].number();
+                let request = RequestRef {
+                    initiator,
+                    slot,
+                    number,
+                };
+                self.requests_left(request, stopped, &mut found)?;
+            }
+        }
+        for (address, mark) in data.filter(|(_, mark)| *mark != 0) {
+            let is_listed = self.states().any(|(_, state)| state.posted.0.has(address));
+            let is_taken = self
+                .states()
+                .any(|(_, state)| state.taken_links.have(address));
+            match (is_listed, is_taken) {
+                (true, _) => {}
+                (_, true) => found(Unfinished::TakenData),
+                _ if mark == stopped.index() as u64 + 1 => found(Unfinished::Posting),
+                _ => return Err("posted data are on no list"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for a request of a CPU that goes on.
+    fn requests_left(
+        &self,
+        request: RequestRef,
+        stopped: CpuId,
+        found: &mut impl FnMut(Unfinished),
+    ) -> Result<(), &'static str> {
+        let slot = &self.state(request.initiator).slots[request.slot];
+        for (target, state) in self.states().filter(|(cpu, _)| *cpu != stopped) {
+            let group = P::Cpus::group(target);
+            if slot.pending(group) & P::Cpus::bit(target) == 0 {
+                continue;
+            }
+            if self.pending_of(request, group) & P::Cpus::bit(target) == 0 {
+                found(Unfinished::Leaf);
+            } else if state.inbox.has(request.initiator) {
+                found(Unfinished::Inbox);
+            } else {
+                let is_kept = state.taken.has(request.initiator) || state.phase.is_function();
+                let is_in_ring = slot.is_in_ring_of(group);
+                if !is_kept && !is_in_ring {
+                    return Err("a request that a CPU has not done is nowhere");
+                }
+            }
+        }
+        Ok(())
+    }
+}
