@@ -80,7 +80,7 @@ fn stop_amid_posted(seed: u64, after: u64) -> Option<Vec<Unfinished>> {
                 all_online();
                 for data in &data[(me - 1) * DATA..me * DATA] {
                     // SAFETY: it outlives the run, after which no CPU of this engine does anything.
-                    let data: &'static CallData<fn(CpuId)> = unsafe { &*&raw const *data };
+                    let data: &'static CallData<fn(CpuId)> = unsafe { &*std::ptr::from_ref(data) };
                     engine.post_data(CpuId::new(0), data).unwrap();
                 }
                 return;

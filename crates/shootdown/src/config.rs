@@ -2,8 +2,8 @@
 
 use crate::policy::Policy;
 
-/// What an engine is built with: [`Platform::CONFIG`](crate::Platform::CONFIG). What it is built without costs no instruction, and where a
-/// method that needs it is called the program does not build.
+/// What an engine is built with: [`Platform::CONFIG`](crate::Platform::CONFIG). What it is built without costs next to no instruction, and where a
+/// method that needs it is called the program does not build. (`cargo build` says so; `cargo check` does not generate code, and does not see it.)
 ///
 /// ```
 /// use shootdown::{Config, Policy};

@@ -44,7 +44,7 @@ pub struct Shootdown<P: Platform> {
 
 impl<P: Platform> Shootdown<P> {
     const_fn! {
-        /// An engine with no CPU attached, under [`Policy::BEST`].
+        /// An engine with no CPU attached, under the policy of [`Platform::CONFIG`], or [`Policy::BEST`].
         pub fn new(platform: P) -> Self {
             Self {
                 platform,

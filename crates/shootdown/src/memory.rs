@@ -63,7 +63,7 @@ pub struct OwnState<P: Platform> {
     /// Whom the request that is being published names. Only with interrupts off.
     pub(crate) targets: OwnSet<P::Cpus>,
     /// Whom it must interrupt. As `targets`.
-    pub(crate) quiet: OwnSet<P::Cpus>,
+    pub(crate) to_interrupt: OwnSet<P::Cpus>,
     pub(crate) ring: RingReader,
     pub(crate) counters: Counters<P>,
     pub(crate) activity: ActivityLog<P>,
@@ -93,7 +93,7 @@ impl<P: Platform> CpuState<P> {
                     ring_rest: OwnWord::new(),
                     taken: OwnSet::new(),
                     targets: OwnSet::new(),
-                    quiet: OwnSet::new(),
+                    to_interrupt: OwnSet::new(),
                     ring: RingReader::new(),
                     counters: Counters::new(),
                     activity: ActivityLog::new(),

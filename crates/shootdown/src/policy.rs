@@ -1,4 +1,4 @@
-//! [`Policy`]: which of the published improvements are on. It may change at any time, so that before and
+//! [`Policy`]: which of the published improvements are on. In an engine that is [built](crate::Config) with any it may change at any time, so that before and
 //! after run in one boot.
 
 /// How flushes are carried out. Every policy is correct; they differ in speed only.
@@ -237,8 +237,8 @@ impl Policy {
     }
 
     /// A CPU that has not yet dropped one change of a space drops later ones page by page all the same: two CPUs that flush the pages of one space
-    /// at once each find the other's request after their own. Otherwise it drops everything then, and so does a CPU that has served three requests since its own last
-    /// one, that has a private root loaded, or whose flush names large pages.
+    /// at once each find the other's request after their own. Otherwise it drops everything then, as does a CPU that
+    /// has a private root loaded, or whose flush names large pages.
     pub const fn flushes_out_of_order(self) -> bool {
         self.has(OUT_OF_ORDER)
     }

@@ -121,7 +121,7 @@ counters! {
     full_flushes,
     /// Requests that another flush served: this CPU had already reached their generation, or did several at once.
     flushes_covered,
-    /// Requests for a space that this CPU had already left: nothing to do.
+    /// Requests for a space that this CPU had already left, and kicks: nothing to do.
     flushes_stray,
     /// Requests that this CPU acknowledged before it flushed.
     early_acks,

@@ -581,9 +581,12 @@ fn a_cpu_learns_that_functions_have_become_short() {
         });
         started.collect::<Vec<_>>()
     };
+    // Of 5 us each is a stretch of its own, of 1 us all together are one, which has an end too.
     for (functions_ns, orders) in [
         (16_000, [[1, 3, 2], [3, 2, 1], [3, 2, 1]]),
         (5000, [[3, 2, 1], [1, 2, 3], [1, 2, 3]]),
+        (16_000, [[1, 3, 2], [3, 2, 1], [3, 2, 1]]),
+        (1000, [[3, 2, 1], [1, 2, 3], [1, 2, 3]]),
     ] {
         for expected in orders {
             for initiator in [3, 2, 1] {

@@ -5,6 +5,7 @@ mod broadcasts;
 mod conduct;
 mod cores;
 mod departures;
+mod early_acks;
 mod explore;
 mod fairness;
 mod field_stories;

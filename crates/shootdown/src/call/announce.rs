@@ -38,14 +38,14 @@ impl<P: Platform> Shootdown<P> {
         }
         let request_ref = self.fill(slot, kind, request, set.groups_with_members());
         self.announce(here, request_ref, kind);
-        self.finish(here, request_ref, None, named, here.quiet.len());
+        self.finish(here, request_ref, None, named, here.to_interrupt.len());
         request_ref
     }
 
     /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; puts into the
-    /// initiator's set `quiet` those that must be interrupted. Interrupts are off.
+    /// initiator's set `to_interrupt` those that must be interrupted. Interrupts are off.
     fn announce(&self, here: Here<'_, P>, request: RequestRef, kind: Kind) {
-        here.quiet.clear();
+        here.to_interrupt.clear();
         let leaf_cpus = P::Cpus::LEAF_CPUS;
         for (group, word) in here.targets.groups_with_members() {
             let ring = &self.rings()[group];
@@ -55,7 +55,7 @@ impl<P: Platform> Shootdown<P> {
                 here.slots[request.slot].leave_ring(group);
                 self.add_group_to_inboxes(here, group, word, kind);
             } else {
-                here.quiet.set_group(group, word);
+                here.to_interrupt.set_group(group, word);
             }
         }
         here.counters.broadcasts_published.add(1);

@@ -10,7 +10,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use crate::cpu::CpuId;
-use crate::sync::{AtomicU64, Ordering, OwnWord, PlainCell, const_fn};
+use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
 
 /// A function in memory of its caller's, which can be [posted](crate::Shootdown::post_data) to one CPU at a time.
 #[repr(C)]
@@ -24,8 +24,8 @@ pub struct CallData<F> {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Link {
-    /// 0 when it is on no list; else one more than the number of the CPU that has posted it, or is about to.
-    pub(super) is_posted: AtomicU64,
+    /// 0 when it is on no list; else which CPU has [posted](posted_by) it, or is about to, or has [taken](taken_by) it and not begun it.
+    pub(super) mark: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
     /// Runs the [`CallData`] that this is a part of; none for a CPU's [own post](crate::call::own_post).
@@ -36,7 +36,7 @@ impl Link {
     const_fn! {
         /// That of a CPU's own post, which is on no list.
         pub(super) fn own() -> Self {
-            Self { is_posted: AtomicU64::new(0), next: PlainCell::new(0), run: None }
+            Self { mark: AtomicU64::new(0), next: PlainCell::new(0), run: None }
         }
     }
 }
@@ -55,9 +55,9 @@ impl<F> CallData<F> {
         self.mark() != 0
     }
 
-    /// See [`Link::is_posted`].
+    /// See [`Link::mark`].
     pub(crate) fn mark(&self) -> u64 {
-        self.link.is_posted.load(Ordering::Relaxed)
+        self.link.mark.load(Ordering::Relaxed)
     }
 }
 
@@ -74,7 +74,7 @@ impl<F: Fn(CpuId) + Sync> CallData<F> {
             }
             Self {
                 link: Link {
-                    is_posted: AtomicU64::new(0),
+                    mark: AtomicU64::new(0),
                     next: PlainCell::new(0),
                     run: Some(run::<F>),
                 },
@@ -159,32 +159,35 @@ impl PostedList {
         is_chained(self.0.load(Ordering::Relaxed) & !UNSENT, address)
     }
 
-    /// Takes all, the oldest first. `taken` is its own CPU's, and has it all the time. As many turns as are pushed meanwhile: nothing is pushed twice
+    /// Takes all, the oldest first. `taken` is its own CPU's, `me`, and has it all the time. As many turns as are pushed meanwhile: nothing is pushed twice
     /// before it is taken.
-    pub(super) fn take(&self, taken: &TakenLinks) -> Option<NonNull<Link>> {
+    pub(super) fn take(&self, me: CpuId, taken: &TakenLinks) -> Option<NonNull<Link>> {
         let mut first = self.0.load(Ordering::Relaxed);
         loop {
             if first == 0 {
                 return None;
             }
-            taken.newest.set(first & !UNSENT);
+            // ORDERING: Release, as for all words of `taken`: whoever completes what this CPU has begun sees them in this order.
+            taken.newest.store(first & !UNSENT, Ordering::Release);
             // ORDERING: Acquire sees the links; pairs with `push`.
             match (self.0).compare_exchange(first, 0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(other) => first = other,
             }
         }
-        let mut oldest = None;
-        while let Some(link) = pointer(taken.newest.get()) {
+        let (mut newest, mut oldest) = (pointer(first & !UNSENT), None);
+        while let Some(link) = newest {
             // SAFETY: links live for ever.
-            let cell = unsafe { &link.as_ref().next };
-            taken.in_hand.set(address(Some(link)));
+            let cell = unsafe { link.as_ref() };
+            taken.in_hand.store(address(Some(link)), Ordering::Release);
+            cell.mark.store(taken_by(me), Ordering::Release);
             // SAFETY: 1. what is on a list is nobody else's.
-            taken.newest.set(unsafe { cell.read() });
+            newest = pointer(unsafe { cell.next.read() });
+            taken.newest.store(address(newest), Ordering::Release);
             // SAFETY: 1. as above.
-            unsafe { cell.write(address(oldest)) };
+            unsafe { cell.next.write(address(oldest)) };
             oldest = Some(link);
-            taken.oldest.set(address(oldest));
+            taken.oldest.store(address(oldest), Ordering::Release);
         }
         oldest
     }
@@ -195,35 +198,39 @@ impl PostedList {
 #[derive(Debug)]
 pub(crate) struct TakenLinks {
     /// Those that are still in the list's order, the newest first.
-    newest: OwnWord,
-    /// The one that changes from one order to the other, or was begun last.
-    in_hand: OwnWord,
+    newest: AtomicU64,
+    /// The one that changes from one order to the other, or is begun; an old one if its mark is not this CPU's.
+    in_hand: AtomicU64,
     /// The others, the oldest first.
-    oldest: OwnWord,
+    oldest: AtomicU64,
 }
 
 impl TakenLinks {
-    pub(crate) const fn new() -> Self {
-        Self {
-            newest: OwnWord::new(),
-            in_hand: OwnWord::new(),
-            oldest: OwnWord::new(),
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self {
+                newest: AtomicU64::new(0),
+                in_hand: AtomicU64::new(0),
+                oldest: AtomicU64::new(0),
+            }
         }
     }
 
-    /// Whether the link at `address` is among them; while nobody changes them.
-    #[cfg(feature = "sim")]
-    pub(crate) fn have(&self, address: usize) -> bool {
-        let [newest, oldest] = [&self.newest, &self.oldest].map(OwnWord::get);
-        self.in_hand.get() == address as u64
-            || is_chained(newest, address)
-            || is_chained(oldest, address)
+    /// `link` is about to be begun, and `next` follows it.
+    pub(super) fn begin(&self, link: NonNull<Link>, next: Option<NonNull<Link>>) {
+        // ORDERING: as in `take`.
+        self.in_hand.store(address(Some(link)), Ordering::Release);
+        self.oldest.store(address(next), Ordering::Release);
     }
 
-    /// `link` is begun, and `next` follows it.
-    pub(super) fn begin(&self, link: NonNull<Link>, next: Option<NonNull<Link>>) {
-        self.in_hand.set(address(Some(link)));
-        self.oldest.set(address(next));
+    /// Whether the link at `address`, which has this mark, is among those of `cpu`; while nobody changes them.
+    #[cfg(feature = "sim")]
+    pub(crate) fn have(&self, address: usize, mark: u64, cpu: CpuId) -> bool {
+        let [newest, oldest, in_hand] =
+            [&self.newest, &self.oldest, &self.in_hand].map(|word| word.load(Ordering::Relaxed));
+        in_hand == address as u64 && mark == taken_by(cpu)
+            || is_chained(newest, address)
+            || is_chained(oldest, address)
     }
 }
 
@@ -231,16 +238,23 @@ impl TakenLinks {
 #[cfg(feature = "sim")]
 fn is_chained(first: u64, address: usize) -> bool {
     let after = |link: &NonNull<Link>| {
-        // SAFETY: links live for ever, and nobody changes the list.
-        pointer(unsafe { link.as_ref().next.read() })
+        // SAFETY: links live for ever.
+        let cell = unsafe { &link.as_ref().next };
+        // SAFETY: 1. nobody changes the list.
+        pointer(unsafe { cell.read() })
     };
     let mut links = core::iter::successors(pointer(first), after);
     links.any(|link| link.addr().get() == address)
 }
 
-/// See [`Link::is_posted`].
-pub(super) fn posted_by(cpu: CpuId) -> u64 {
+/// The mark of what `cpu` has posted.
+pub(crate) fn posted_by(cpu: CpuId) -> u64 {
     cpu.index() as u64 + 1
+}
+
+/// The mark of what `cpu` has taken off its list.
+pub(crate) fn taken_by(cpu: CpuId) -> u64 {
+    posted_by(cpu) | 1 << 32
 }
 
 pub(super) fn pointer(address: u64) -> Option<NonNull<Link>> {

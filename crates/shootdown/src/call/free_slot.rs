@@ -1,7 +1,7 @@
 //! [`FreeSlot`]: the right to publish one request.
 //!
 //! An initiator that is not online keeps others from going offline from here until it has published. Those that are online need
-//! not: a CPU that leaves calls them ([`Shootdown::offline`]), and they answer between two requests.
+//! not: a CPU that leaves kicks them ([`Shootdown::offline`]), and they answer between two requests.
 
 use crate::call::{RequestRef, SLOTS};
 use crate::cpu::CpuId;

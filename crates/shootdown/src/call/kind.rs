@@ -81,7 +81,7 @@ impl Kind {
         Self(self.0 | Self::ACK_FIRST)
     }
 
-    /// Announced in rings, and there only.
+    /// Announced in rings, but for groups whose ring was full.
     pub(crate) const fn broadcast(self) -> Self {
         Self(self.0 | Self::BROADCAST)
     }

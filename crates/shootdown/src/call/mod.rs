@@ -3,14 +3,14 @@
 //! An initiator fills one of its own request slots, names the targets in the slot's *pending set*, sets its
 //! bit in each target's *inbox*, and interrupts those whose inbox was quiet. A responder empties its inbox,
 //! looks at the slots of each initiator it found there, serves those that name it, and clears its bit in
-//! their pending sets. The request is complete when the pending set is empty. There is no lock and no
-//! list; slots are recycled by their own CPU when their pending set is empty.
+//! their pending sets. The request is complete when the pending set is empty. There is no lock, and a
+//! list of posted call data only; slots are recycled by their own CPU when their pending set is empty.
 //!
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
-//! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: what ties
-//!   them together.
+//! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
+//!   initiator waits.
 //! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
 mod announce;
@@ -53,6 +53,8 @@ pub use post_data::PostRefused;
 pub use targets::CallTargets;
 pub use ticket::CallTicket;
 
+#[cfg(feature = "sim")]
+pub(crate) use data::posted_by;
 pub(crate) use data::{PostedList, TakenLinks};
 pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;

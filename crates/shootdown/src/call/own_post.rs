@@ -45,7 +45,7 @@ impl OwnPosts {
 
     /// One that is free. Its own CPU calls this, with interrupts off.
     pub(super) fn free(&self) -> Option<&OwnPost> {
-        let is_free = |post: &&OwnPost| post.link.is_posted.load(Ordering::Relaxed) == 0;
+        let is_free = |post: &&OwnPost| post.link.mark.load(Ordering::Relaxed) == 0;
         self.0.iter().find(is_free)
     }
 }
@@ -67,7 +67,7 @@ impl<P: Platform> Shootdown<P> {
         let next = pointer(unsafe { post.link.next.read() });
         me.taken_links.begin(link, next);
         // The function may post to this CPU again.
-        post.link.is_posted.store(0, Ordering::Relaxed);
+        post.link.mark.store(0, Ordering::Relaxed);
         if let Some(run) = request.function() {
             self.enter_function(me, run, || {
                 // SAFETY: 1. `send_post` chose `run` for the type in `payload`.
@@ -95,7 +95,7 @@ impl<P: Platform> Shootdown<P> {
         unsafe { place.request.write(request) };
         place
             .link
-            .is_posted
+            .mark
             .store(posted_by(here.cpu), Ordering::Relaxed);
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
         if unsafe {

@@ -51,7 +51,7 @@ impl<P: Platform> Shootdown<P> {
         // Before anything is pushed: without memory this CPU could send no interrupt for it.
         let here = self.here(&irq);
         // From here to the post nobody's departure can complete.
-        let _departure = match self.is_ready(here.cpu) {
+        let _departure = match !P::CONFIG.has_hotplug || self.is_ready(here.cpu) {
             true => None,
             false => self.hold_departures(here.cpu).ok_or(PostRefused::Busy)?,
         };
@@ -59,12 +59,11 @@ impl<P: Platform> Shootdown<P> {
             return Err(PostRefused::NotReady);
         }
         // ORDERING: Acquire: the last run has taken the link off its list; pairs with `run_posted`.
-        if data
-            .link
-            .is_posted
-            .swap(posted_by(here.cpu), Ordering::Acquire)
-            != 0
-        {
+        // Compared: a refused post must not say that the mark is this CPU's.
+        let mark = posted_by(here.cpu);
+        let marked =
+            (data.link.mark).compare_exchange(0, mark, Ordering::Acquire, Ordering::Relaxed);
+        if marked.is_err() {
             return Err(PostRefused::Busy);
         }
         match target == here.cpu {
@@ -80,7 +79,7 @@ impl<P: Platform> Shootdown<P> {
     /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.
     #[cold]
     pub(crate) fn run_posted(&self, me: Here<'_, P>) -> bool {
-        let mut next = me.posted.0.take(&me.taken_links);
+        let mut next = me.posted.0.take(me.cpu, &me.taken_links);
         let is_any = next.is_some();
         let mut pace = None;
         while let Some(link) = next {
@@ -93,7 +92,7 @@ impl<P: Platform> Shootdown<P> {
                     let next = pointer(unsafe { cell.next.read() });
                     me.taken_links.begin(link, next);
                     // ORDERING: Release: we have read the link; pairs with `post_data`.
-                    cell.is_posted.swap(0, Ordering::Release);
+                    cell.mark.swap(0, Ordering::Release);
                     self.enter_posted(me, || {
                         // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
                         unsafe { run(link, me.cpu) };

@@ -132,10 +132,10 @@ impl<P: Platform> Shootdown<P> {
         others
     }
 
-    /// Announces a published slot in the inboxes of the initiator's set `targets`, and puts into its set `quiet` those that no
+    /// Announces a published slot in the inboxes of the initiator's set `targets`, and puts into its set `to_interrupt` those that no
     /// interrupt is on its way to (I7); returns how many. Interrupts are off.
     fn add_to_inboxes(&self, here: Here<'_, P>, kind: Kind) -> u32 {
-        here.quiet.clear();
+        here.to_interrupt.clear();
         let groups = here.targets.groups_from(here.cpu);
         groups.fold(0, |ipis, (group, word)| {
             ipis + self.add_group_to_inboxes(here, group, word, kind)
@@ -157,11 +157,11 @@ impl<P: Platform> Shootdown<P> {
                 quiet &= !(1 << lane);
             }
         }
-        here.quiet.set_group(group, quiet);
+        here.to_interrupt.set_group(group, quiet);
         quiet.count_ones()
     }
 
-    /// Counts a published request and interrupts those of its `named` targets that need it: `only` this one, or those in the initiator's set `quiet`; `ipis`
+    /// Counts a published request and interrupts those of its `named` targets that need it: `only` this one, or those in the initiator's set `to_interrupt`; `ipis`
     /// of them. Interrupts are off.
     #[inline]
     pub(crate) fn finish(
@@ -228,10 +228,10 @@ impl<P: Platform> Shootdown<P> {
         if let Some(target) = only {
             return self.is_target(target);
         }
-        for gone in here.quiet.iter().filter(|cpu| !self.is_target(*cpu)) {
-            here.quiet.remove(gone);
+        for gone in here.to_interrupt.iter().filter(|cpu| !self.is_target(*cpu)) {
+            here.to_interrupt.remove(gone);
         }
-        !here.quiet.is_empty()
+        !here.to_interrupt.is_empty()
     }
 
     /// Targets below `next` have been interrupted already, one by one; the first that is refused is the new `next`.
@@ -242,7 +242,7 @@ impl<P: Platform> Shootdown<P> {
         only: Option<CpuId>,
         next: &mut CpuId,
     ) -> Result<(), IpiRefused> {
-        let set = &here.quiet;
+        let set = &here.to_interrupt;
         if let Some(only) = only.or_else(|| set.only()) {
             return self.platform.send_ipi(only);
         }

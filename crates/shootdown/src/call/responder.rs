@@ -1,12 +1,13 @@
 //! The responder: what a CPU does with what others ask of it.
 //!
-//! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before functions; those that arrive while functions run wait for
-//! one that is slow, or for a few that are not ([`Pace`]). Functions that arrive then wait for the next interrupt. Each responder begins with the
+//! It neither allocates, locks nor logs, it panics at a mistake of the host's only, and every loop here has a bound (I9). Flushes come before functions; those that
+//! arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`]). Functions that arrive then wait for the next interrupt. Each responder begins with the
 //! initiator that follows it, so low CPU numbers have no advantage.
 //!
 //! # States
 //!
-//! Each request that names this CPU is in one of these places, until this CPU clears its bit in the pending set:
+//! Each request that names this CPU is in one of these places, until this CPU clears its bit in the pending set. (An initiator that has come alone is looked at before it would
+//! be put into `taken`.)
 //!
 //! | place | what lies there | leaves it by |
 //! |---|---|---|
@@ -18,11 +19,11 @@
 //!
 //! What an interrupt or a poll may serve depends on the CPU's phase ([`Phase`]):
 //!
-//! | phase | from | to | interrupt | `poll` | wait for a function |
+//! | phase | from | to | interrupt | `poll`, wait for a flush | wait for a function |
 //! |---|---|---|---|---|---|
 //! | at rest | | function, by `enter` | everything | flushes | everything |
 //! | function | at rest | at rest, when it returns | flushes, and *again* | flushes | panics |
-//! | function, unsearched | function, while initiators are in `taken` that nobody has looked at | function, by `search_taken` | the same | the same, of `taken` too | panics |
+//! | unsearched, beside either | the inbox was emptied, and initiators are in `taken` that nobody has looked at | `search_taken`, or all have been looked at | flushes of `taken` too | the same | |
 //!
 //! *Again*: when the function returns, this CPU interrupts itself for what was found meanwhile, so that no function runs under the locks of another one's
 //! caller (I7).
@@ -30,10 +31,14 @@
 //! # One interrupt, at rest
 //!
 //! ```text
-//! read_ring, flushes -> take_and_serve: the inbox is emptied
-//!   one initiator: look_at: flushes, and its function if it is short
-//!   several: [search_taken: flushes, if the hint says that there are any] -> look_at each
-//! read_ring, functions -> run_in_turn: what was left, the oldest first -> run_posted
+//! take_and_serve
+//!   read_ring: flushes
+//!   the inbox is emptied
+//!     one initiator: look_at: flushes, and its function if it is short
+//!     several: [search_taken: flushes, if the hint says that there are any] -> look_at each
+//!   read_ring: functions
+//! run_in_turn: what was left, the oldest first
+//! run_posted
 //! ```
 //!
 //! Short functions run as they are found. Where functions are slow they stay where they are, and then run one at a time, the oldest first, so that the
@@ -60,7 +65,7 @@ const COMPARED: usize = 16;
 #[cfg(loom)]
 const COMPARED: usize = 2;
 
-/// That of two requests in a row. A slot is a line, so its address has no such bit.
+/// Set in `served_slot` if the request to this CPU alone before was in the same slot. A slot is a line, so its address has no such bit.
 const SERVED_AGAIN: u64 = 1;
 
 /// What a look serves; the rest is left where it is.
@@ -180,7 +185,8 @@ impl<P: Platform> Shootdown<P> {
         let serving = Serving(me);
         let served = self.serve(me);
         core::mem::forget(serving);
-        if me.early_acks.get() != 0 && me.inbox.is_quiet(me.cpu) {
+        let early = me.early_acks.get();
+        if early != 0 && me.inbox.is_quiet(me.cpu) && !self.is_ring_unread(me, early) {
             // The interrupted task goes on.
             me.early_acks.set(0);
         }
@@ -264,7 +270,7 @@ impl<P: Platform> Shootdown<P> {
         let mut served = self.read_ring(me, Serve::Flushes);
         served |= self.take_flushes(me);
         if me.phase.is_unsearched() {
-            // A function runs, and these were taken out of the inbox before it.
+            // These were taken out of the inbox, and not looked at: before a function that runs, or in this pass.
             let before = me.served.get();
             self.search_taken(me);
             served |= me.served.get() != before;
@@ -475,6 +481,11 @@ impl<P: Platform> Shootdown<P> {
         next.is_some_and(|next| self.ring_of(cpu).is_due(next))
     }
 
+    /// Whether there is more in the ring than a handler reads that has acknowledged `early` flushes before it did them. Then the next interrupt is on its way.
+    fn is_ring_unread(&self, me: Here<'_, P>, early: u64) -> bool {
+        early >= MOST_READ as u64 && self.is_broadcast_due(me.cpu, me.state, false)
+    }
+
     /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run. True if any was
     /// served.
     #[inline]
@@ -545,8 +556,8 @@ impl<P: Platform> Shootdown<P> {
     /// Runs what is left, each once: what was taken out of inbox and ring is in no other place.
     #[cold]
     fn run_all_left(&self, me: Here<'_, P>) {
-        self.look_at_taken(me, Serve::All, |_| ());
-        me.taken.clear();
+        let mut pace = self.begin_pace();
+        self.look_at_taken(me, Serve::All, |engine| engine.keep_pace(me, &mut pace));
         self.read_ring(me, Serve::All);
     }
 

@@ -137,16 +137,22 @@ impl Ring {
         self.unused.set((LEN - len) as u64);
     }
 
-    /// The CPU that has claimed an entry and not completed it.
+    /// The CPUs that have claimed an entry and not completed it.
     #[cfg(feature = "sim")]
-    pub(crate) fn claimant(&self) -> Option<crate::cpu::CpuId> {
-        let words = self
-            .entries
-            .0
-            .iter()
-            .map(|entry| Word(entry.word.load(Ordering::Relaxed)));
-        let mut claimed = words.filter(|word| word.ticket().is_some() && !word.is_complete());
-        claimed.next().map(|word| word.place().0)
+    pub(crate) fn claimants(&self) -> impl Iterator<Item = crate::cpu::CpuId> {
+        let words = self.entries.0.iter();
+        let words = words.map(|entry| Word(entry.word.load(Ordering::Relaxed)));
+        let claimed = words.filter(|word| word.ticket().is_some() && !word.is_complete());
+        claimed.map(|word| word.place().0)
+    }
+
+    /// Whether `request` is announced here.
+    #[cfg(feature = "sim")]
+    pub(crate) fn announces(&self, request: RequestRef) -> bool {
+        (0..self.len()).any(|index| {
+            let word = Word(self.entries.0[index].word.load(Ordering::Relaxed));
+            word.is_complete() && self.request(word, index) == request
+        })
     }
 
     /// Begins with `ticket`; before the ring is used.

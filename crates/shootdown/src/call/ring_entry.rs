@@ -49,6 +49,13 @@ impl Seat {
     }
 }
 
+#[cfg(feature = "sim")]
+impl Seat {
+    pub(crate) fn mates(self) -> u64 {
+        self.mates
+    }
+}
+
 /// The CPUs of a leaf, as bits of their group.
 #[inline]
 pub(super) const fn mates(leaf: usize, leaf_cpus: usize) -> u64 {

@@ -6,7 +6,7 @@
 //!
 //! Life of a slot, all steps of its own CPU with interrupts off except the third:
 //! 1. *free*: the pending set is empty;
-//! 2. *published*: contents and a new number are written, then the pending set (Release);
+//! 2. *published*: the header with a new number is written, the contents, then the pending set (Release);
 //! 3. each target copies what it needs and clears its own bit (I6); the last one makes the slot free.
 //!
 //! A waiter remembers the number: its request is complete when the set is empty *or* the slot has another

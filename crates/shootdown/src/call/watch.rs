@@ -121,7 +121,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// The targets of a group that have not acknowledged, as seen now.
-    pub(crate) fn pending_of(&self, request: RequestRef, group: usize) -> u64 {
+    fn pending_of(&self, request: RequestRef, group: usize) -> u64 {
         let slot = &self.state(request.initiator).slots[request.slot];
         let pending = slot.pending(group);
         match slot.is_in_ring_of(group) {

@@ -1,6 +1,6 @@
 //! What is in memory when a CPU has stopped for good, for the simulator: whether others could complete what it has begun.
 
-use crate::call::{CallData, RequestRef, SLOTS};
+use crate::call::{CallData, RequestRef, Ring, SLOTS, posted_by};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -46,10 +46,10 @@ impl<P: Platform> Shootdown<P> {
         data: impl Iterator<Item = (usize, u64)>,
         mut found: impl FnMut(Unfinished),
     ) -> Result<(), &'static str> {
-        if self.departure().load(Ordering::Relaxed) == stopped.index() as u64 + 1 {
+        if self.departure().load(Ordering::Relaxed) == posted_by(stopped) {
             found(Unfinished::Departure);
         }
-        for initiator in self.rings().iter().filter_map(|ring| ring.claimant()) {
+        for initiator in self.rings().iter().flat_map(Ring::claimants) {
             match initiator == stopped {
                 true => found(Unfinished::Claim),
                 false => return Err("a claim names a CPU that goes on"),
@@ -68,13 +68,15 @@ impl<P: Platform> Shootdown<P> {
         }
         for (address, mark) in data.filter(|(_, mark)| *mark != 0) {
             let is_listed = self.states().any(|(_, state)| state.posted.0.has(address));
-            let is_taken = self
-                .states()
-                .any(|(_, state)| state.taken_links.have(address));
+            // Others are through with what they have taken, but for what waits behind a function of theirs.
+            let is_taken = self.states().any(|(cpu, state)| {
+                (cpu == stopped || state.phase.is_function())
+                    && state.taken_links.have(address, mark, cpu)
+            });
             match (is_listed, is_taken) {
                 (true, _) => {}
                 (_, true) => found(Unfinished::TakenData),
-                _ if mark == stopped.index() as u64 + 1 => found(Unfinished::Posting),
+                _ if mark == posted_by(stopped) => found(Unfinished::Posting),
                 _ => return Err("posted data are on no list"),
             }
         }
@@ -94,14 +96,18 @@ impl<P: Platform> Shootdown<P> {
             if slot.pending(group) & P::Cpus::bit(target) == 0 {
                 continue;
             }
-            if self.pending_of(request, group) & P::Cpus::bit(target) == 0 {
-                found(Unfinished::Leaf);
+            let ring = &self.rings()[group];
+            if slot.is_in_ring_of(group) && ring.announces(request) {
+                // Those of a leaf are cleared together.
+                if ring.pending(request) & self.seat_of(target).mates() == 0 {
+                    found(Unfinished::Leaf);
+                }
             } else if state.inbox.has(request.initiator) {
                 found(Unfinished::Inbox);
             } else {
+                // Its function may be the one that runs.
                 let is_kept = state.taken.has(request.initiator) || state.phase.is_function();
-                let is_in_ring = slot.is_in_ring_of(group);
-                if !is_kept && !is_in_ring {
+                if !is_kept {
                     return Err("a request that a CPU has not done is nowhere");
                 }
             }

@@ -7,7 +7,7 @@
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
 //! * `flush`, `spare`: the initiator's half. `respond`: the responder's half.
-//! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
+//! * [`remote`](RemoteTargets): CPUs that need no interrupt. [`global_tag`](GlobalTags): all
 //!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards. [`flush_guard`](FlushGuard): the same as the guard of a lock.
 //! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them; [`vcpu`](Vcpu): what runs there.

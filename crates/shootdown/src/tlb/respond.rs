@@ -1,4 +1,4 @@
-//! The responder's half of a flush.
+//! What a flush does on a CPU, its initiator's own too; and the responder's acknowledgement.
 
 use crate::call::{Kind, Place};
 use crate::engine::Shootdown;
@@ -24,13 +24,13 @@ const MOST_EARLY_ACKS: u64 = 64;
 /// How much a flush drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
-    /// The pages that it names, which is all that is left of these changes here.
+    /// The pages that it names, after which these changes count as dropped here.
     Pages(Changes),
     All,
 }
 
 /// A responder serves. It must not unwind while its CPU owes a flush that it has acknowledged: whoever asked for it gives frames away that this CPU still
-/// uses (I5). Forgotten at the end.
+/// uses (I5). The caller forgets it when it has served.
 pub(crate) struct Serving<'a, P: Platform>(pub(crate) Here<'a, P>);
 
 impl<P: Platform> Drop for Serving<'_, P> {
