@@ -32,17 +32,18 @@ thread_local! {
     static TLB: RefCell<BTreeMap<(u16, usize), u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
+/// Under an engine with all that it can have, or a plain one.
 #[derive(Debug)]
-struct Threads {
+struct Threads<const PLAIN: bool> {
     interrupted: [AtomicBool; CPUS],
     slots: [[AsidSlot; TAGS]; CPUS],
 }
 
 // SAFETY: a thread is one CPU for good; interrupts run only in `take_interrupt`, which respects `IRQS_OFF`;
 // flushes drop the thread's own entries; a flag stored with Release is the interrupt.
-unsafe impl Platform for Threads {
+unsafe impl<const PLAIN: bool> Platform for Threads<PLAIN> {
     type Cpus = Cpus<CPUS>;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL;
+    const CONFIG: Config = if PLAIN { Config::PLAIN } else { Config::FULL };
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -106,8 +107,11 @@ fn tables(number: u64) -> Root {
     unsafe { Root::new(number) }
 }
 
-struct World {
-    engine: Shootdown<Threads>,
+struct World<const PLAIN: bool> {
+    engine: Shootdown<Threads<PLAIN>>,
+    /// What a plain engine cannot do: changes its policy, and goes offline and online again.
+    set_policy: fn(&Shootdown<Threads<PLAIN>>, Policy),
+    go_out_and_in: fn(&Shootdown<Threads<PLAIN>>),
     space: AddressSpace<Cpus<CPUS>>,
     /// The page table: the version of each page.
     table: [AtomicU64; PAGES],
@@ -118,7 +122,7 @@ struct World {
     finished: AtomicUsize,
 }
 
-impl World {
+impl<const PLAIN: bool> World<PLAIN> {
     fn take_interrupt(&self) {
         let pending = &self.engine.platform().interrupted[CPU.get() as usize];
         if !IRQS_OFF.get() && pending.swap(false, Ordering::Acquire) {
@@ -192,9 +196,10 @@ impl World {
                 ticket.wait();
             }
             14 => self.leave_for_a_while(page),
-            _ => self
-                .engine
-                .set_policy([Policy::BEFORE, Policy::PUBLISHED, Policy::BEST][page % 3]),
+            _ => {
+                let policies = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
+                (self.set_policy)(&self.engine, policies[page % 3]);
+            }
         }
     }
 
@@ -210,11 +215,7 @@ impl World {
         }
         engine.switch_away(&self.space, KERNEL_ROOT);
         if how % 3 == 0 {
-            let state = engine.platform().irq_save();
-            engine.offline();
-            engine.online();
-            // SAFETY: 1. saved above.
-            unsafe { engine.platform().irq_restore(state) };
+            (self.go_out_and_in)(engine);
         } else {
             rest();
         }
@@ -242,13 +243,39 @@ impl World {
 
 #[test]
 fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
+    let world = run::<false>(Shootdown::set_policy, |engine| {
+        let state = engine.platform().irq_save();
+        engine.offline();
+        engine.online();
+        // SAFETY: 1. saved above.
+        unsafe { engine.platform().irq_restore(state) };
+    });
+    let stats = world.engine.watch().total_stats();
+    assert!(stats.remote_flushes > 0 && stats.functions_run > 0);
+    // Under the interpreter the few operations may hold none of these.
+    assert!(cfg!(miri) || stats.tags_kept > 0 && stats.tags_dropped > 0 && stats.lazy_skipped > 0);
+}
+
+#[test]
+fn a_plain_engine_loses_nothing_and_leaves_nothing_stale() {
+    let world = run::<true>(|_, _| (), |_| ());
+    assert_eq!(world.engine.policy(), Policy::BEST);
+}
+
+/// All CPUs do what they draw, to the end.
+fn run<const PLAIN: bool>(
+    set_policy: fn(&Shootdown<Threads<PLAIN>>, Policy),
+    go_out_and_in: fn(&Shootdown<Threads<PLAIN>>),
+) -> &'static World<PLAIN> {
     let engine = Shootdown::new(Threads {
         interrupted: Default::default(),
         slots: [const { [const { AsidSlot::new() }; TAGS] }; CPUS],
     });
     let space = AddressSpace::new(&engine, tables(1));
-    let world: &'static World = Box::leak(Box::new(World {
+    let world: &'static World<PLAIN> = Box::leak(Box::new(World {
         engine,
+        set_policy,
+        go_out_and_in,
         space,
         table: std::array::from_fn(|_| AtomicU64::new(0)),
         oldest: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -273,8 +300,5 @@ fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
         world.runs.load(Ordering::Relaxed),
         "a post was lost"
     );
-    let stats = world.engine.watch().total_stats();
-    assert!(stats.remote_flushes > 0 && stats.functions_run > 0);
-    // Under the interpreter the few operations may hold none of these.
-    assert!(cfg!(miri) || stats.tags_kept > 0 && stats.tags_dropped > 0 && stats.lazy_skipped > 0);
+    world
 }
