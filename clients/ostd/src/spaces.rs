@@ -12,7 +12,7 @@ use ostd::mm::{
     VmIoOnce, VmSpace,
 };
 use ostd::task::disable_preempt;
-use shootdown::{AddressSpace, FlushRange, PageSize, Root};
+use shootdown::{AddressSpace, Cpus, FlushRange, PageSize, Root};
 use shootdown_x86::irq;
 use spin::Once;
 
