@@ -1,5 +1,6 @@
 //! CPUs that stop for good, at any of their events: what they have begun is in memory, where others could complete it (docs/protocol/steps.md).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem;
 
@@ -128,5 +129,77 @@ fn posted_data_are_found_wherever_their_cpu_stops() {
     assert!(
         taken > 100,
         "{taken} times there were data that had been taken"
+    );
+}
+
+/// CPU 1 and CPU 2 post the same data to CPU 0, and CPU 1 stops after `after` events; what it has left half done, or `None` if it came to its end.
+fn stop_amid_posting(seed: u64, after: u64) -> Option<Vec<Unfinished>> {
+    const CPUS: usize = 3;
+    let engine = Engine::<Cpus<4>>::new(CPUS);
+    let data: CallData<fn(CpuId)> = CallData::new(|_| ());
+    let left = Cell::new(CPUS - 1);
+    let chooser = Chooser::new(Strategy::Random(seed), CPUS);
+    let explore = Explore::new(CPUS, chooser, Box::new(NoTlb), 0).with_stop(1, after);
+    let machine = Machine::new(CPUS, Model::Explore(Box::new(explore)), || {
+        engine.handle_ipi();
+    });
+    let programs = (0..CPUS).map(|me| -> Program<'_> {
+        let (engine, data, left) = (&engine, &data, &left);
+        Box::new(move |_| {
+            let interrupts = PLATFORM.irq_save();
+            engine.online();
+            // SAFETY: 1. saved above.
+            unsafe { PLATFORM.irq_restore(interrupts) };
+            while engine.ready_cpus().len() < CPUS {
+                PLATFORM.relax();
+            }
+            if me == 0 {
+                while left.get() > 0 {
+                    PLATFORM.relax();
+                }
+                return;
+            }
+            // SAFETY: it outlives the run, after which no CPU of this engine does anything.
+            let data: &'static CallData<fn(CpuId)> = unsafe { &*std::ptr::from_ref(data) };
+            for _ in 0..3 {
+                // Busy while the other one's has not run.
+                let _ = engine.post_data(CpuId::new(0), data);
+            }
+            left.set(left.get() - 1);
+        })
+    });
+    let (_, failure) = machine.run(programs.collect());
+    let failure = failure?;
+    assert_eq!(
+        failure.kind,
+        FailureKind::NoProgress,
+        "seed {seed}, {after} events: {failure}"
+    );
+    let mut unfinished = Vec::new();
+    let found = engine.unfinished(CpuId::new(1), [place_of(&data)].into_iter(), |one| {
+        unfinished.push(one)
+    });
+    assert_eq!(
+        found,
+        Ok(()),
+        "seed {seed}, CPU 1 stops after {after} events"
+    );
+    mem::forget(engine);
+    Some(unfinished)
+}
+
+#[test]
+fn data_name_who_has_posted_them_wherever_it_stops() {
+    let mut posting = 0;
+    for seed in 0..20 {
+        let mut after = 1;
+        while let Some(left) = stop_amid_posting(seed, after) {
+            posting += usize::from(left.contains(&Unfinished::Posting));
+            after += 1;
+        }
+    }
+    assert!(
+        posting > 10,
+        "{posting} times data were marked and on no list"
     );
 }
