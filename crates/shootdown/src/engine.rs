@@ -133,7 +133,7 @@ impl<P: Platform> Shootdown<P> {
         self.ready.0.load(Ordering::Acquire)
     }
 
-    /// Changes the policy for requests submitted from now on. Any context; does not block. Needs [`Config::with_any_policy`].
+    /// Changes the policy for requests submitted from now on. Any context; does not block. Needs [`Config::with_any_policy`](crate::Config::with_any_policy).
     pub fn set_policy(&self, policy: Policy) {
         const { P::CONFIG.needs_any_policy() };
         #[cfg(loom)]

@@ -161,6 +161,7 @@ impl<'a> CpuSet<'a> {
     /// The set of these words of an engine for `C::CPUS` CPUs, of which the last ones may be missing.
     #[inline]
     pub(crate) fn of<C: Capacity>(words: &'a [u64]) -> Self {
+        debug_assert!(words.len() <= C::WORDS);
         Self {
             words,
             #[cfg(any(loom, feature = "sim"))]
