@@ -142,9 +142,9 @@ counters! {
     tags_dropped,
     /// The same, under a tag that was another space's or virtual CPU's, or nobody's.
     tags_taken,
-    /// CPUs that a back end flushed for this one, without an interrupt ([`Platform::flush_remote`](crate::Platform::flush_remote)).
+    /// CPUs that a back end flushed for this one, without an interrupt ([`Platform::flush_remote`]).
     cpus_taken,
-    /// Flushes that one instruction did on all CPUs ([`Platform::flush_everywhere`](crate::Platform::flush_everywhere)).
+    /// Flushes that one instruction did on all CPUs ([`Platform::flush_everywhere`]).
     flushes_everywhere,
     /// Times this CPU loaded its root again because the space had got a [global tag](crate::remote::GlobalTags).
     tags_globalized,
@@ -157,7 +157,7 @@ counters! {
     /// Flushes of windows that wait for the next load of their root.
     window_flushes_deferred,
     /// Times this CPU took over the shared top-level entries as a flush came
-    /// ([`Platform::copy_shared_top`](crate::Platform::copy_shared_top)).
+    /// ([`Platform::copy_shared_top`]).
     tops_copied,
     /// CPUs that a flush of this CPU left alone because they were elsewhere, although in the set for their windows' sake.
     absent_skipped,

@@ -39,7 +39,7 @@ pub enum FoundBy {
     /// One that waits for the request, or sends its interrupt again and again.
     Waiter,
     /// [`Watcher::look`](crate::watch::Watcher::look): nobody waits for the request in the engine. Its initiator has gone on, as after a post, or does not
-    /// come back from [`Platform::send_ipi`](crate::Platform::send_ipi) or [`on_stall`](crate::Platform::on_stall).
+    /// come back from [`Platform::send_ipi`] or [`on_stall`](crate::Platform::on_stall).
     Look,
 }
 
