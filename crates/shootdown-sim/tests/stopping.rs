@@ -30,7 +30,7 @@ fn what_a_stopped_cpu_has_begun_is_in_memory() {
     let mut found = BTreeMap::new();
     for seed in 1..=SEEDS {
         let case = Case::new(2 + seed as usize % 4, seed);
-        // Spread, and none twice.
+        // Spread.
         let after = 1 + seed * 2_654_435_761 % EVENTS;
         let cpu = seed as usize / 4 % case.cpus;
         match run_stopping(&case, cpu, after) {
@@ -51,153 +51,120 @@ fn what_a_stopped_cpu_has_begun_is_in_memory() {
     );
 }
 
-/// Data that the others have for CPU 0, each.
-const DATA: usize = 2;
-const POSTERS: usize = 2;
+/// CPU 0, to which the others post.
+const CPUS: usize = 3;
 
-/// CPU 0 has interrupts off until all are posted to it, and then stops after `after` events; what it has left half done, or `None` if it came to its end.
-fn stop_amid_posted(seed: u64, after: u64) -> Option<Vec<Unfinished>> {
-    const CPUS: usize = 1 + POSTERS;
+type Data = CallData<fn(CpuId)>;
+
+/// A run in which `stopped` stops after `after` events; what it has left half done, or `None` if it came to its end. Each CPU runs `program` when it has come
+/// online, CPU 0 with interrupts off.
+fn stop(
+    seed: u64,
+    (stopped, after): (usize, u64),
+    data: &[Data],
+    program: impl Fn(usize, &Engine<Cpus<4>>),
+) -> Option<Vec<Unfinished>> {
     let engine = Engine::<Cpus<4>>::new(CPUS);
-    let data: [CallData<fn(CpuId)>; DATA * POSTERS] = [const { CallData::new(|_| ()) }; _];
     let chooser = Chooser::new(Strategy::Random(seed), CPUS);
-    let explore = Explore::new(CPUS, chooser, Box::new(NoTlb), 0).with_stop(0, after);
+    let explore = Explore::new(CPUS, chooser, Box::new(NoTlb), 0).with_stop(stopped, after);
     let machine = Machine::new(CPUS, Model::Explore(Box::new(explore)), || {
         engine.handle_ipi();
     });
-    let all_online = || {
-        while engine.ready_cpus().len() < CPUS {
-            PLATFORM.relax();
-        }
-    };
     let programs = (0..CPUS).map(|me| -> Program<'_> {
-        let (engine, data) = (&engine, &data);
+        let (engine, program) = (&engine, &program);
         Box::new(move |_| {
             let interrupts = PLATFORM.irq_save();
             engine.online();
             if me > 0 {
-                // SAFETY: 1. saved above.
-                unsafe { PLATFORM.irq_restore(interrupts) };
-                all_online();
-                for data in &data[(me - 1) * DATA..me * DATA] {
-                    // SAFETY: it outlives the run, after which no CPU of this engine does anything.
-                    let data: &'static CallData<fn(CpuId)> = unsafe { &*std::ptr::from_ref(data) };
-                    engine.post_data(CpuId::new(0), data).unwrap();
-                }
-                return;
+                turn_on(interrupts);
+                spin_while(|| engine.ready_cpus().len() < CPUS);
             }
-            while !data.iter().all(CallData::is_posted) {
-                PLATFORM.relax();
-            }
-            // SAFETY: 1. as above.
-            unsafe { PLATFORM.irq_restore(interrupts) };
-            while data.iter().any(CallData::is_posted) {
-                PLATFORM.relax();
-            }
+            program(me, engine);
         })
     });
     let (_, failure) = machine.run(programs.collect());
     let failure = failure?;
-    assert_eq!(
-        failure.kind,
-        FailureKind::NoProgress,
-        "seed {seed}, {after} events: {failure}"
-    );
-    let mut unfinished = Vec::new();
-    let left = engine.unfinished(CpuId::new(0), data.iter().map(place_of), |one| {
-        unfinished.push(one)
+    let place = format!("seed {seed}, CPU {stopped} stops after {after} events");
+    assert_eq!(failure.kind, FailureKind::NoProgress, "{place}: {failure}");
+    let (stopped, mut unfinished) = (CpuId::new(stopped as u32), Vec::new());
+    let left = engine.unfinished(stopped, data.iter().map(place_of), |one| {
+        unfinished.push(one);
     });
-    assert_eq!(
-        left,
-        Ok(()),
-        "seed {seed}, CPU 0 stops after {after} events"
-    );
+    assert_eq!(left, Ok(()), "{place}");
     mem::forget(engine);
     Some(unfinished)
 }
 
+fn turn_on(interrupts: bool) {
+    // SAFETY: 1. what `irq_save` returned on this CPU, which has done nothing else with interrupts since.
+    unsafe { PLATFORM.irq_restore(interrupts) };
+}
+
+fn spin_while(is_so: impl Fn() -> bool) {
+    while is_so() {
+        PLATFORM.relax();
+    }
+}
+
+fn post(engine: &Engine<Cpus<4>>, data: &Data) -> bool {
+    // SAFETY: it outlives the run, after which no CPU of this engine does anything.
+    let data: &'static Data = unsafe { &*std::ptr::from_ref(data) };
+    engine.post_data(CpuId::new(0), data).is_ok()
+}
+
+/// In how many runs `wanted` was left half done: at each event of `stopped` that there is, with each of these seeds.
+fn count(
+    seeds: u64,
+    wanted: Unfinished,
+    run: impl Fn(u64, u64) -> Option<Vec<Unfinished>>,
+) -> usize {
+    let of_seed = |seed| {
+        let runs = (1..).map_while(|after| run(seed, after));
+        runs.filter(|left| left.contains(&wanted)).count()
+    };
+    (0..seeds).map(of_seed).sum()
+}
+
+/// CPU 0 has interrupts off until all are posted to it.
 #[test]
 fn posted_data_are_found_wherever_their_cpu_stops() {
-    let mut taken = 0;
-    for seed in 0..10 {
-        let mut after = 1;
-        while let Some(left) = stop_amid_posted(seed, after) {
-            taken += usize::from(left.contains(&Unfinished::TakenData));
-            after += 1;
-        }
-    }
+    let taken = count(10, Unfinished::TakenData, |seed, after| {
+        let data: [Data; 4] = [const { CallData::new(|_| ()) }; _];
+        stop(seed, (0, after), &data, |me, engine| match me {
+            0 => {
+                spin_while(|| !data.iter().all(CallData::is_posted));
+                turn_on(true);
+                spin_while(|| data.iter().any(CallData::is_posted));
+            }
+            _ => {
+                let mine = data.chunks(2).nth(me - 1).unwrap();
+                assert!(mine.iter().all(|data| post(engine, data)));
+            }
+        })
+    });
     assert!(
         taken > 100,
         "{taken} times there were data that had been taken"
     );
 }
 
-/// CPU 1 and CPU 2 post the same data to CPU 0, and CPU 1 stops after `after` events; what it has left half done, or `None` if it came to its end.
-fn stop_amid_posting(seed: u64, after: u64) -> Option<Vec<Unfinished>> {
-    const CPUS: usize = 3;
-    let engine = Engine::<Cpus<4>>::new(CPUS);
-    let data: CallData<fn(CpuId)> = CallData::new(|_| ());
-    let left = Cell::new(CPUS - 1);
-    let chooser = Chooser::new(Strategy::Random(seed), CPUS);
-    let explore = Explore::new(CPUS, chooser, Box::new(NoTlb), 0).with_stop(1, after);
-    let machine = Machine::new(CPUS, Model::Explore(Box::new(explore)), || {
-        engine.handle_ipi();
-    });
-    let programs = (0..CPUS).map(|me| -> Program<'_> {
-        let (engine, data, left) = (&engine, &data, &left);
-        Box::new(move |_| {
-            let interrupts = PLATFORM.irq_save();
-            engine.online();
-            // SAFETY: 1. saved above.
-            unsafe { PLATFORM.irq_restore(interrupts) };
-            while engine.ready_cpus().len() < CPUS {
-                PLATFORM.relax();
-            }
-            if me == 0 {
-                while left.get() > 0 {
-                    PLATFORM.relax();
-                }
-                return;
-            }
-            // SAFETY: it outlives the run, after which no CPU of this engine does anything.
-            let data: &'static CallData<fn(CpuId)> = unsafe { &*std::ptr::from_ref(data) };
-            for _ in 0..3 {
-                // Busy while the other one's has not run.
-                let _ = engine.post_data(CpuId::new(0), data);
-            }
-            left.set(left.get() - 1);
-        })
-    });
-    let (_, failure) = machine.run(programs.collect());
-    let failure = failure?;
-    assert_eq!(
-        failure.kind,
-        FailureKind::NoProgress,
-        "seed {seed}, {after} events: {failure}"
-    );
-    let mut unfinished = Vec::new();
-    let found = engine.unfinished(CpuId::new(1), [place_of(&data)].into_iter(), |one| {
-        unfinished.push(one)
-    });
-    assert_eq!(
-        found,
-        Ok(()),
-        "seed {seed}, CPU 1 stops after {after} events"
-    );
-    mem::forget(engine);
-    Some(unfinished)
-}
-
+/// CPU 1 and CPU 2 post the same data.
 #[test]
 fn data_name_who_has_posted_them_wherever_it_stops() {
-    let mut posting = 0;
-    for seed in 0..20 {
-        let mut after = 1;
-        while let Some(left) = stop_amid_posting(seed, after) {
-            posting += usize::from(left.contains(&Unfinished::Posting));
-            after += 1;
-        }
-    }
+    let posting = count(20, Unfinished::Posting, |seed, after| {
+        let (data, left) = ([CallData::<fn(CpuId)>::new(|_| ())], Cell::new(CPUS - 1));
+        stop(seed, (1, after), &data, |me, engine| match me {
+            0 => {
+                turn_on(true);
+                spin_while(|| left.get() > 0);
+            }
+            _ => {
+                // Refused while what the other one has posted has not run.
+                (0..3).for_each(|_| _ = post(engine, &data[0]));
+                left.set(left.get() - 1);
+            }
+        })
+    });
     assert!(
         posting > 10,
         "{posting} times data were marked and on no list"

@@ -28,6 +28,12 @@ impl CpuId {
         self.0
     }
 
+    /// As in a word in which 0 is no CPU.
+    #[inline]
+    pub(crate) const fn as_mark(self) -> u64 {
+        self.0 as u64 + 1
+    }
+
     /// From an array index that is known to be a CPU number (below 4096, so it always fits).
     #[inline]
     pub(crate) const fn from_index(index: usize) -> Self {

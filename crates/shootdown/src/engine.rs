@@ -234,7 +234,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn cpus(&self) -> &[SetOnce<CpuState<P>>] {
         let table: *const [SetOnce<()>] = self.cpus.as_ref();
-        // SAFETY: the same pointers, all null until `attach` sets them, through this.
+        // SAFETY: a `SetOnce` is a pointer, whatever it leads to (`repr(transparent)`): these are the same ones, all null until `attach` sets them through this.
         unsafe { &*(table as *const [SetOnce<CpuState<P>>]) }
     }
 

@@ -28,7 +28,7 @@ pub struct CpuMemory<P: Platform> {
 /// The engine's state of one CPU.
 #[derive(Debug)]
 #[repr(C)]
-pub struct CpuState<P: Platform> {
+pub(crate) struct CpuState<P: Platform> {
     /// Written by every initiator that targets this CPU.
     pub(crate) inbox: Inbox<P::Cpus>,
     /// Written by every CPU that posts call data to this one.
@@ -44,7 +44,7 @@ pub struct CpuState<P: Platform> {
 
 /// What only its own CPU writes.
 #[derive(Debug)]
-pub struct OwnState<P: Platform> {
+pub(crate) struct OwnState<P: Platform> {
     pub(crate) tlb: CpuTlb,
     /// What runs here for others.
     pub(crate) phase: Phase,

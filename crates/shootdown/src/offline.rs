@@ -115,11 +115,21 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
+    /// What an initiator on `me` holds until it has published: nothing if it is online, or CPUs never go. `None` while another CPU goes offline. Interrupts
+    /// are off.
+    #[inline]
+    pub(crate) fn hold_for_initiator(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
+        match !P::CONFIG.has_hotplug || self.is_ready(me) {
+            true => Some(None),
+            false => self.hold_departures(me),
+        }
+    }
+
     /// Keeps other CPUs from going offline. `None` while one does; without a guard where `me` is the one that keeps them
     /// already. Interrupts are off.
     #[cold]
-    pub(crate) fn hold_departures(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
-        let mine = u64::from(me.as_u32()) + 1;
+    fn hold_departures(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
+        let mine = me.as_mark();
         // ORDERING: Acquire sees that a CPU that has left is no target; pairs with the end of a `DepartureGuard`.
         let held = self
             .departure()

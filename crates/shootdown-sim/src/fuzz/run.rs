@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use shootdown::{Capacity, sim::Unfinished};
+use shootdown::{Capacity, Cpus, sim::Unfinished};
 
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
@@ -34,6 +34,18 @@ pub struct Report {
     pub story: Vec<String>,
 }
 
+/// Calls a generic function with the engine's capacity that was drawn.
+macro_rules! with_capacity {
+    ($capacity:expr, $function:ident($($argument:expr),*)) => {
+        match $capacity {
+            64 => $function::<Cpus<64>>($($argument),*),
+            66 => $function::<Cpus<66>>($($argument),*),
+            68 => $function::<Cpus<68>>($($argument),*),
+            _ => $function::<Cpus<128>>($($argument),*),
+        }
+    };
+}
+
 /// Runs a case. Deterministic.
 pub fn run(case: &Case) -> Report {
     run_as(case, Heard::Nothing).0
@@ -63,12 +75,7 @@ pub fn run_stopping(
     after: u64,
 ) -> Result<Option<Vec<Unfinished>>, String> {
     let setting = Setting::of(case);
-    match setting.capacity {
-        64 => stop_on::<shootdown::Cpus<64>>(case, &setting, cpu, after),
-        66 => stop_on::<shootdown::Cpus<66>>(case, &setting, cpu, after),
-        68 => stop_on::<shootdown::Cpus<68>>(case, &setting, cpu, after),
-        _ => stop_on::<shootdown::Cpus<128>>(case, &setting, cpu, after),
-    }
+    with_capacity!(setting.capacity, stop_on(case, &setting, cpu, after))
 }
 
 fn stop_on<C: Capacity>(
@@ -154,18 +161,13 @@ enum Heard {
 
 fn run_as(case: &Case, heard: Heard) -> (Report, Option<Recorded>) {
     let setting = Setting::of(case);
-    match setting.capacity {
-        64 => run_on::<shootdown::Cpus<64>>(case, setting, heard),
-        66 => run_on::<shootdown::Cpus<66>>(case, setting, heard),
-        68 => run_on::<shootdown::Cpus<68>>(case, setting, heard),
-        _ => run_on::<shootdown::Cpus<128>>(case, setting, heard),
-    }
+    with_capacity!(setting.capacity, run_on(case, &setting, heard))
 }
 
-fn run_on<C: Capacity>(case: &Case, setting: Setting, heard: Heard) -> (Report, Option<Recorded>) {
+fn run_on<C: Capacity>(case: &Case, setting: &Setting, heard: Heard) -> (Report, Option<Recorded>) {
     let world = World::<C>::new(&setting.setup);
-    let explore = explore(case, &setting, &world);
-    let (mut state, mut failure) = run_machine(case, &setting, &world, explore, heard);
+    let explore = explore(case, setting, &world);
+    let (mut state, mut failure) = run_machine(case, setting, &world, explore, heard);
     if failure.is_none()
         && let Err(message) = world.check_end()
     {

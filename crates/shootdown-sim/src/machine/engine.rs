@@ -6,7 +6,7 @@ use shootdown::{Capacity, CpuId, CpuMemory, KernelRoot, Platform, Root, Shootdow
 
 use crate::machine::SimPlatform;
 
-/// An engine, and the memory of those that are there.
+/// An engine, and the memory of the CPUs that are there.
 #[derive(Debug)]
 pub struct Engine<C: Capacity, P: Platform<Cpus = C> = SimPlatform<C>> {
     // Boxed: it is large, and what a run knows of its memory it knows by address.

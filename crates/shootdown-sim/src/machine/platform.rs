@@ -20,7 +20,7 @@ const WALKS_MIDWAY: usize = 3;
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SimPlatform<C = Cpus<64>>(PhantomData<C>);
 
-/// The same without an engine: of whatever size that is.
+/// What programs ask of the machine without an engine; they need no size for it.
 pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 
 // SAFETY: duties as numbered at the trait.

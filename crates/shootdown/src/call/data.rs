@@ -24,7 +24,7 @@ pub struct CallData<F> {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Link {
-    /// 0 when it is on no list; else which CPU has [posted](posted_by) it, or is about to, or has [taken](taken_by) it and not begun it.
+    /// 0 when it is on no list; else [which CPU](CpuId::as_mark) has posted it, or is about to, or has [taken](taken_by) it and not begun it.
     pub(super) mark: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
@@ -180,6 +180,7 @@ impl PostedList {
             // SAFETY: links live for ever.
             let cell = unsafe { link.as_ref() };
             taken.in_hand.store(address(Some(link)), Ordering::Release);
+            // ORDERING: Release: who sees it sees that it is in hand.
             cell.mark.store(taken_by(me), Ordering::Release);
             // SAFETY: 1. what is on a list is nobody else's.
             newest = pointer(unsafe { cell.next.read() });
@@ -247,14 +248,9 @@ fn is_chained(first: u64, address: usize) -> bool {
     links.any(|link| link.addr().get() == address)
 }
 
-/// The mark of what `cpu` has posted.
-pub(crate) fn posted_by(cpu: CpuId) -> u64 {
-    cpu.index() as u64 + 1
-}
-
 /// The mark of what `cpu` has taken off its list.
-pub(crate) fn taken_by(cpu: CpuId) -> u64 {
-    posted_by(cpu) | 1 << 32
+fn taken_by(cpu: CpuId) -> u64 {
+    cpu.as_mark() | 1 << 32
 }
 
 pub(super) fn pointer(address: u64) -> Option<NonNull<Link>> {

@@ -74,10 +74,7 @@ impl<P: Platform> Shootdown<P> {
         here: Here<'a, P>,
         class: SlotClass,
     ) -> Option<FreeSlot<'a, P>> {
-        let departure = match !P::CONFIG.has_hotplug || self.is_ready(here.cpu) {
-            true => None,
-            false => self.hold_departures(here.cpu)?,
-        };
+        let departure = self.hold_for_initiator(here.cpu)?;
         let slots = &here.slots[..class.limit()];
         let index = slots.iter().position(|slot| slot.is_free())?;
         Some(FreeSlot {

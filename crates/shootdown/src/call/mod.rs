@@ -53,8 +53,6 @@ pub use post_data::PostRefused;
 pub use targets::CallTargets;
 pub use ticket::CallTicket;
 
-#[cfg(feature = "sim")]
-pub(crate) use data::posted_by;
 pub(crate) use data::{PostedList, TakenLinks};
 pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;

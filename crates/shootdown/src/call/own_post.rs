@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::call::data::{Link, Pusher, pointer, posted_by};
+use crate::call::data::{Link, Pusher, pointer};
 use crate::call::{Payload, Request, SLOTS};
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -93,10 +93,7 @@ impl<P: Platform> Shootdown<P> {
         };
         // SAFETY: 1. it is free, and only this CPU uses it.
         unsafe { place.request.write(request) };
-        place
-            .link
-            .mark
-            .store(posted_by(here.cpu), Ordering::Relaxed);
+        place.link.mark.store(here.cpu.as_mark(), Ordering::Relaxed);
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
         if unsafe {
             here.posted

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::call::CallData;
-use crate::call::data::{Pusher, pointer, posted_by};
+use crate::call::data::{Pusher, pointer};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -51,16 +51,13 @@ impl<P: Platform> Shootdown<P> {
         // Before anything is pushed: without memory this CPU could send no interrupt for it.
         let here = self.here(&irq);
         // From here to the post nobody's departure can complete.
-        let _departure = match !P::CONFIG.has_hotplug || self.is_ready(here.cpu) {
-            true => None,
-            false => self.hold_departures(here.cpu).ok_or(PostRefused::Busy)?,
-        };
+        let _departure = (self.hold_for_initiator(here.cpu)).ok_or(PostRefused::Busy)?;
         if !self.is_callable(target) {
             return Err(PostRefused::NotReady);
         }
         // ORDERING: Acquire: the last run has taken the link off its list; pairs with `run_posted`.
         // Compared: a refused post must not say that the mark is this CPU's.
-        let mark = posted_by(here.cpu);
+        let mark = here.cpu.as_mark();
         let marked =
             (data.link.mark).compare_exchange(0, mark, Ordering::Acquire, Ordering::Relaxed);
         if marked.is_err() {

@@ -70,7 +70,7 @@ const SERVED_AGAIN: u64 = 1;
 
 /// What a look serves; the rest is left where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Serve {
+enum Serve {
     /// Flushes.
     Flushes,
     /// Functions too, but for those that wait for their turn.
@@ -282,7 +282,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Serves the flushes that have come while functions ran.
-    pub(super) fn serve_new_flushes(&self, me: Here<'_, P>) {
+    fn serve_new_flushes(&self, me: Here<'_, P>) {
         if me.inbox.is_urgent() || self.is_broadcast_due(me.cpu, me.state, true) {
             self.serve_flushes(me);
         }
@@ -379,7 +379,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
     #[inline]
-    pub(super) fn look_at(&self, me: Here<'_, P>, initiator: CpuId, serve: Serve) -> bool {
+    fn look_at(&self, me: Here<'_, P>, initiator: CpuId, serve: Serve) -> bool {
         let slots = &self.state(initiator).slots;
         if Self::prefetches(self.policy()) {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
@@ -451,7 +451,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// The slot that is worth asking for before the inbox has been read.
     #[inline]
-    pub(super) fn expected_slot(me: Here<'_, P>) -> Option<usize> {
+    fn expected_slot(me: Here<'_, P>) -> Option<usize> {
         let slot = me.served_slot.get();
         (slot & SERVED_AGAIN != 0).then_some(slot as usize)
     }
@@ -489,7 +489,7 @@ impl<P: Platform> Shootdown<P> {
     /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run. True if any was
     /// served.
     #[inline]
-    pub(super) fn read_ring(&self, me: Here<'_, P>, serve: Serve) -> bool {
+    fn read_ring(&self, me: Here<'_, P>, serve: Serve) -> bool {
         // Where nothing lies at the next ticket, nothing lies further.
         self.is_broadcast_due(me.cpu, me.state, false) && self.read_tickets(me, serve)
     }
@@ -562,7 +562,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Runs the oldest function of those that wait, and those that were left in the ring before `end`; false if there is none.
-    pub(super) fn run_oldest(&self, me: Here<'_, P>, end: Ticket) -> bool {
+    fn run_oldest(&self, me: Here<'_, P>, end: Ticket) -> bool {
         let oldest = self.oldest_taken(me);
         let Some(Left {
             place,
@@ -671,7 +671,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Notes at the end of a stretch whether functions are slow.
-    pub(super) fn end_pace(&self, me: Here<'_, P>, pace: &Pace) {
+    fn end_pace(&self, me: Here<'_, P>, pace: &Pace) {
         let took_ns = self.platform.now_ns().saturating_sub(pace.since_ns);
         if let Some(each_ns) = took_ns.checked_div(pace.served) {
             me.is_slow.set(each_ns >= SLOW_NS);

@@ -1,6 +1,6 @@
 //! What is in memory when a CPU has stopped for good, for the simulator: whether others could complete what it has begun.
 
-use crate::call::{CallData, RequestRef, Ring, SLOTS, posted_by};
+use crate::call::{CallData, RequestRef, Ring, SLOTS};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -25,7 +25,7 @@ pub enum Unfinished {
     Departure,
 }
 
-/// Where data that are posted lie, and who has posted them, as one more than its number.
+/// Where data that are posted lie, and their mark: who has posted or taken them.
 pub fn place_of<F>(data: &CallData<F>) -> (usize, u64) {
     (core::ptr::from_ref(data).addr(), data.mark())
 }
@@ -46,7 +46,7 @@ impl<P: Platform> Shootdown<P> {
         data: impl Iterator<Item = (usize, u64)>,
         mut found: impl FnMut(Unfinished),
     ) -> Result<(), &'static str> {
-        if self.departure().load(Ordering::Relaxed) == posted_by(stopped) {
+        if self.departure().load(Ordering::Relaxed) == stopped.as_mark() {
             found(Unfinished::Departure);
         }
         for initiator in self.rings().iter().flat_map(Ring::claimants) {
@@ -76,7 +76,7 @@ impl<P: Platform> Shootdown<P> {
             match (is_listed, is_taken) {
                 (true, _) => {}
                 (_, true) => found(Unfinished::TakenData),
-                _ if mark == posted_by(stopped) => found(Unfinished::Posting),
+                _ if mark == stopped.as_mark() => found(Unfinished::Posting),
                 _ => return Err("posted data are on no list"),
             }
         }
