@@ -28,15 +28,15 @@ pub(super) struct Link {
     pub(super) mark: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
-    /// Runs the [`CallData`] that this is a part of; none for a CPU's [own post](crate::call::own_post).
-    pub(super) run: Option<unsafe fn(NonNull<Link>, CpuId)>,
+    /// Runs what this is a part of: [`CallData`], or a CPU's [own post](crate::call::own_post).
+    pub(super) run: unsafe fn(NonNull<Link>, CpuId),
 }
 
 impl Link {
     const_fn! {
-        /// That of a CPU's own post, which is on no list.
-        pub(super) fn own() -> Self {
-            Self { mark: AtomicU64::new(0), next: PlainCell::new(0), run: None }
+        /// One that is on no list.
+        pub(super) fn new(run: unsafe fn(NonNull<Self>, CpuId)) -> Self {
+            Self { mark: AtomicU64::new(0), next: PlainCell::new(0), run }
         }
     }
 }
@@ -72,29 +72,13 @@ impl<F: Fn(CpuId) + Sync> CallData<F> {
                 let data = unsafe { link.cast::<CallData<F>>().as_ref() };
                 (data.function)(cpu);
             }
-            Self {
-                link: Link {
-                    mark: AtomicU64::new(0),
-                    next: PlainCell::new(0),
-                    run: Some(run::<F>),
-                },
-                function,
-            }
+            Self { link: Link::new(run::<F>), function }
         }
     }
 }
 
 /// A list's own CPU has pushed, and not sent itself the interrupt: the platform may refuse that for long, so whoever pushes next sends one.
 const UNSENT: u64 = 1;
-
-/// Who pushes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pusher {
-    /// The CPU whose list it is.
-    Itself,
-    /// Another one.
-    Another,
-}
 
 /// The functions that were posted to one CPU.
 #[derive(Debug)]
@@ -113,17 +97,11 @@ impl PostedList {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Adds data that are on no list, on the CPU of the list itself or on another; true if an interrupt is to be sent.
-    pub(super) fn push<F>(&self, data: &'static CallData<F>, pusher: Pusher) -> bool {
-        // SAFETY: 1. they live for ever. Of the whole, not of the link: the function is reached by this address.
-        unsafe { self.push_link(NonNull::from(data).cast(), pusher) }
-    }
-
-    /// The same for any link.
+    /// Adds a link; true if an interrupt is to be sent. The list `is_own` if it is this CPU's.
     ///
     /// # Safety
     /// 1. It is on no list, and lives as long as the list; the pointer leads to the whole that it is a part of.
-    pub(super) unsafe fn push_link(&self, link: NonNull<Link>, pusher: Pusher) -> bool {
+    pub(super) unsafe fn push(&self, link: NonNull<Link>, is_own: bool) -> bool {
         let link_address = address(Some(link));
         // SAFETY: duty 1.
         let cell = unsafe { &link.as_ref().next };
@@ -132,14 +110,14 @@ impl PostedList {
             // SAFETY: 1. they are on no list, so no other CPU reads the link.
             unsafe { cell.write(first & !UNSENT) };
             let sends = first == 0 || first & UNSENT != 0;
-            let new = match pusher {
-                Pusher::Itself if sends => link_address | UNSENT,
-                _ => link_address,
-            };
+            let unsent = if is_own && sends { UNSENT } else { 0 };
             // ORDERING: Release publishes the link and what its caller wrote; pairs with `take`. The others keep the chain.
-            let pushed = self
-                .0
-                .compare_exchange(first, new, Ordering::AcqRel, Ordering::Relaxed);
+            let pushed = self.0.compare_exchange(
+                first,
+                link_address | unsent,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
             match pushed {
                 Ok(_) => return sends,
                 Err(other) => first = other,
@@ -149,7 +127,7 @@ impl PostedList {
 
     /// The platform has accepted the interrupt for what its own CPU pushed last. On that CPU.
     pub(super) fn is_sent(&self) {
-        // Relaxed: nothing is published. An exchange, so that `take` still pairs with the `push_link` before it.
+        // Relaxed: nothing is published. An exchange, so that `take` still pairs with the `push` before it.
         self.0.fetch_and(!UNSENT, Ordering::Relaxed);
     }
 

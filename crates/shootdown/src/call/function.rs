@@ -88,10 +88,7 @@ impl<P: Platform> Shootdown<P> {
                 return Dispatched::default();
             }
             result = Ok(());
-            let local = target == slot.here.cpu;
-            let published =
-                (!local).then(|| self.publish(slot, Kind::CALL, request, Targets::One(target)));
-            Dispatched { local, published }
+            self.dispatch_to_one(slot, target, Kind::CALL, request)
         };
         self.call(function, || (), dispatch);
         result
@@ -191,13 +188,24 @@ impl<P: Platform> Shootdown<P> {
         request: Request,
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
-        let me = slot.here.cpu;
-        let Some(chosen) = self.nearest(targets, me) else {
+        let Some(chosen) = self.nearest(targets, slot.here.cpu) else {
             return Dispatched::default();
         };
         ran.insert(chosen);
-        let local = chosen == me;
-        let published = (!local).then(|| self.publish(slot, kind, request, Targets::One(chosen)));
+        self.dispatch_to_one(slot, chosen, kind, request)
+    }
+
+    /// Publishes a call to `target`, unless that is this CPU.
+    #[inline]
+    fn dispatch_to_one(
+        &self,
+        slot: &FreeSlot<'_, P>,
+        target: CpuId,
+        kind: Kind,
+        request: Request,
+    ) -> Dispatched {
+        let local = target == slot.here.cpu;
+        let published = (!local).then(|| self.publish(slot, kind, request, Targets::One(target)));
         Dispatched { local, published }
     }
 

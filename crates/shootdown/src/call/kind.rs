@@ -1,5 +1,7 @@
 //! What the header of a request slot says besides the request's number: [`Kind`] and [`OtherSlots`].
 
+use crate::own_set::ones_from;
+
 /// Slots per CPU. Several, so that a task that waits preemptibly never blocks the next caller on its CPU; the
 /// last is kept for flushes, so that a flush finds one even when functions occupy all others.
 #[cfg(not(loom))]
@@ -37,12 +39,7 @@ impl OtherSlots {
 
     /// The first slot and these.
     pub(crate) fn with_first(self) -> impl Iterator<Item = usize> {
-        let mut left = self.0 | 1;
-        core::iter::from_fn(move || {
-            let index = (left != 0).then(|| left.trailing_zeros() as usize);
-            left &= left.wrapping_sub(1);
-            index
-        })
+        ones_from(u64::from(self.0 | 1), 0).map(|index| index as usize)
     }
 }
 

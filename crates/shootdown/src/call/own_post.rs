@@ -5,8 +5,9 @@
 
 use core::ptr::NonNull;
 
-use crate::call::data::{Link, Pusher, pointer};
+use crate::call::data::Link;
 use crate::call::{Payload, Request, SLOTS};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
@@ -29,7 +30,7 @@ impl OwnPost {
     const_fn! {
         fn new() -> Self {
             Self {
-                link: Link::own(),
+                link: Link::new(run),
                 request: PlainCell::new(Request::data(Payload::EMPTY)),
             }
         }
@@ -50,57 +51,30 @@ impl OwnPosts {
     }
 }
 
+/// Runs a function that its CPU has posted to itself.
+///
+/// # Safety
+/// 1. The link is that of an [`OwnPost`] of this CPU, which holds interrupts off.
+unsafe fn run(link: NonNull<Link>, cpu: CpuId) {
+    // SAFETY: duty 1, and it is the first field.
+    let post = unsafe { link.cast::<OwnPost>().as_ref() };
+    // A copy: the function may post to this CPU again.
+    // SAFETY: 1. only this CPU writes there, where it posts.
+    let request = unsafe { post.request.read() };
+    if let Some(run) = request.function() {
+        // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
+        unsafe { run(Some(&request.payload), cpu) };
+    }
+}
+
 impl<P: Platform> Shootdown<P> {
-    /// Runs what this CPU has posted to itself, and `link`, which was taken off its list, leads to; returns what comes next on the list. Interrupts
-    /// are off.
+    /// Posts a function to this CPU, in this place for it, which is free. Interrupts are off.
     #[cold]
-    pub(super) fn run_own_post(
-        &self,
-        me: Here<'_, P>,
-        link: NonNull<Link>,
-    ) -> Option<NonNull<Link>> {
-        // SAFETY: links without a function are those of `OwnPost`, at its start.
-        let post = unsafe { link.cast::<OwnPost>().as_ref() };
-        // SAFETY: 1. only this CPU writes there, before it posts and after the mark is gone.
-        let request = unsafe { post.request.read() };
-        // SAFETY: 1. it is on our list.
-        let next = pointer(unsafe { post.link.next.read() });
-        me.taken_links.begin(link, next);
-        // The function may post to this CPU again.
-        post.link.mark.store(0, Ordering::Relaxed);
-        if let Some(run) = request.function() {
-            self.enter_function(me, run, || {
-                // SAFETY: 1. `send_post` chose `run` for the type in `payload`.
-                unsafe { run(Some(&request.payload), me.cpu) };
-            });
-        }
-        next
-    }
-
-    /// Has this CPU run what it has just pushed onto its own list. Interrupts are off.
-    #[cold]
-    pub(super) fn interrupt_for_own_post(&self, here: Here<'_, P>) {
-        if self.interrupt_self(here) {
-            here.posted.0.is_sent();
-        }
-    }
-
-    /// Posts a function to this CPU, which has place for it. Interrupts are off.
-    #[cold]
-    pub(super) fn post_to_self(&self, here: Here<'_, P>, request: Request) {
-        let Some(place) = here.own_posts.free() else {
-            return;
-        };
+    pub(super) fn post_to_self(&self, here: Here<'_, P>, place: &OwnPost, request: Request) {
         // SAFETY: 1. it is free, and only this CPU uses it.
         unsafe { place.request.write(request) };
         place.link.mark.store(here.cpu.as_mark(), Ordering::Relaxed);
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
-        if unsafe {
-            here.posted
-                .0
-                .push_link(NonNull::from(place).cast(), Pusher::Itself)
-        } {
-            self.interrupt_for_own_post(here);
-        }
+        unsafe { self.push(here, here.cpu, NonNull::from(place).cast()) };
     }
 }

@@ -2,13 +2,10 @@
 
 use core::fmt;
 
-use crate::call::{
-    CallTargets, CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait,
-};
+use crate::call::{CallTargets, CallTicket, Kind, Payload, Request, SlotClass, Wait};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
-use crate::memory::Here;
 use crate::platform::Platform;
 
 /// Every request slot of this CPU that functions may use is taken, or as many functions as that wait for this CPU itself, which is named; or this CPU
@@ -90,12 +87,20 @@ impl<P: Platform> Shootdown<P> {
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
-        let slot = self.free_slot_for_function();
-        let (targets, published) = self.send_copy(slot, targets.into(), function, wait);
+        let kind = match wait {
+            Wait::Done => Kind::CALL,
+            Wait::None | Wait::Received => Kind::CALL.ack_first(),
+        };
+        let (slot, mut ran) = (self.free_slot_for_function(), CpuMask::EMPTY);
+        let request = Self::inline(function);
+        let sent = self.dispatch_to(&slot, targets.into(), kind, request, &mut ran);
+        if sent.local {
+            self.enter_function(slot.here, run_inline::<F>, || function(slot.here.cpu));
+        }
         CallTicket {
             engine: self,
-            targets,
-            request: published.filter(|_| wait != Wait::None),
+            targets: ran,
+            request: sent.published.filter(|_| wait != Wait::None),
         }
     }
 
@@ -117,58 +122,21 @@ impl<P: Platform> Shootdown<P> {
     {
         let targets = targets.into();
         let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
-        match Self::has_place(slot.here, targets) {
-            true => Ok(self.send_post(slot, targets, function)),
-            false => Err(SlotsBusy),
+        let place = slot.here.own_posts.free();
+        if place.is_none() && targets.may_name(slot.here.cpu) {
+            return Err(SlotsBusy);
         }
-    }
-
-    /// Whether one more function may wait for this CPU itself, if it is named.
-    #[inline]
-    fn has_place(here: Here<'_, P>, targets: CallTargets<'_, P::Cpus>) -> bool {
-        here.own_posts.free().is_some() || !targets.may_name(here.cpu)
-    }
-
-    /// Posts to `targets`, this CPU too, which [has place](Self::has_place).
-    fn send_post<F>(
-        &self,
-        slot: FreeSlot<'_, P>,
-        targets: CallTargets<'_, P::Cpus>,
-        function: F,
-    ) -> CpuMask<P::Cpus>
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let request = Request::call(run_inline::<F>, Payload::of(function));
+        let (request, mut sent) = (Self::inline(function), CpuMask::EMPTY);
         let kind = Kind::CALL.ack_first();
-        let mut sent = CpuMask::EMPTY;
         let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
-        if dispatched.local {
-            self.post_to_self(slot.here, request);
+        if let Some(place) = place.filter(|_| dispatched.local) {
+            self.post_to_self(slot.here, place, request);
         }
-        sent
+        Ok(sent)
     }
 
-    fn send_copy<F>(
-        &self,
-        slot: FreeSlot<'_, P>,
-        targets: CallTargets<'_, P::Cpus>,
-        function: F,
-        wait: Wait,
-    ) -> (CpuMask<P::Cpus>, Option<RequestRef>)
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let kind = match wait {
-            Wait::Done => Kind::CALL,
-            Wait::None | Wait::Received => Kind::CALL.ack_first(),
-        };
-        let request = Request::call(run_inline::<F>, Payload::of(function));
-        let mut ran = CpuMask::EMPTY;
-        let sent = self.dispatch_to(&slot, targets, kind, request, &mut ran);
-        if sent.local {
-            self.enter_function(slot.here, run_inline::<F>, || function(slot.here.cpu));
-        }
-        (ran, sent.published)
+    /// A request that carries a copy of `function`.
+    fn inline<F: Fn(CpuId) + Copy + Send + 'static>(function: F) -> Request {
+        Request::call(run_inline::<F>, Payload::of(function))
     }
 }

@@ -1,14 +1,16 @@
 //! Posting [`CallData`], and running what was posted.
 
 use core::fmt;
+use core::ptr::NonNull;
 
 use crate::call::CallData;
-use crate::call::data::{Pusher, pointer};
+use crate::call::data::{Link, pointer};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::Ordering;
+use crate::watchdog::Entry;
 
 /// The data could not be posted; nothing was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,14 +65,26 @@ impl<P: Platform> Shootdown<P> {
         if marked.is_err() {
             return Err(PostRefused::Busy);
         }
-        match target == here.cpu {
-            true if here.posted.0.push(data, Pusher::Itself) => self.interrupt_for_own_post(here),
-            false if self.state(target).posted.0.push(data, Pusher::Another) => {
-                self.interrupt_one(here, target);
-            }
-            _ => {}
-        }
+        // SAFETY: 1. they live for ever, and our mark says that they were on no list. The address is that of the whole, by which the function is reached.
+        unsafe { self.push(here, target, NonNull::from(data).cast()) };
         Ok(())
+    }
+
+    /// Puts a link on the list of `target`, and interrupts that if it must be. Interrupts are off.
+    ///
+    /// # Safety
+    /// As [`PostedList::push`](crate::call::PostedList::push).
+    pub(super) unsafe fn push(&self, here: Here<'_, P>, target: CpuId, link: NonNull<Link>) {
+        let (list, is_own) = (&self.state(target).posted.0, target == here.cpu);
+        // SAFETY: the caller's duty.
+        if !unsafe { list.push(link, is_own) } {
+            return;
+        }
+        if !is_own {
+            self.interrupt_one(here, target);
+        } else if self.interrupt_self(here) {
+            list.is_sent();
+        }
     }
 
     /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.
@@ -82,21 +96,15 @@ impl<P: Platform> Shootdown<P> {
         while let Some(link) = next {
             // SAFETY: links live as long as the list.
             let cell = unsafe { link.as_ref() };
-            next = match cell.run {
-                None => self.run_own_post(me, link),
-                Some(run) => {
-                    // SAFETY: 1. it is on our list.
-                    let next = pointer(unsafe { cell.next.read() });
-                    me.taken_links.begin(link, next);
-                    // ORDERING: Release: we have read the link; pairs with `post_data`.
-                    cell.mark.swap(0, Ordering::Release);
-                    self.enter_posted(me, || {
-                        // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
-                        unsafe { run(link, me.cpu) };
-                    });
-                    next
-                }
-            };
+            // SAFETY: 1. it is on our list.
+            next = pointer(unsafe { cell.next.read() });
+            me.taken_links.begin(link, next);
+            // ORDERING: Release: we have read the link; pairs with `post_data`.
+            cell.mark.swap(0, Ordering::Release);
+            self.enter(me, Entry::POSTED, || {
+                // SAFETY: 1. the link was pushed as a part of what `run` runs, which lives as long as the list.
+                unsafe { (cell.run)(link, me.cpu) };
+            });
             if next.is_some() {
                 // The list may be long, and a flush must not wait for all of it.
                 self.keep_pace(me, pace.get_or_insert_with(|| self.begin_pace()));

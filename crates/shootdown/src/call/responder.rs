@@ -85,18 +85,6 @@ struct Left {
     place: Place,
     kind: Kind,
     number: Number,
-    /// Nothing else of its initiator waits in a slot.
-    is_last: bool,
-}
-
-impl Left {
-    /// The older of two.
-    fn older(one: Option<Self>, other: Self) -> Option<Self> {
-        match one {
-            Some(one) if one.number.is_before(other.number) => Some(one),
-            _ => Some(other),
-        }
-    }
 }
 
 /// So many ns a responder goes on before it looks for flushes.
@@ -394,7 +382,7 @@ impl<P: Platform> Shootdown<P> {
             if kind.is_to_one() {
                 Self::expect(me, &slots[slot]);
             }
-            let place = Place::in_inbox(initiator, slot);
+            let place = Place::in_slot(initiator, slot);
             if Self::is_served_now(me, place, kind, others, serve) {
                 // SAFETY: 1. just seen, and not in the ring, where it could be found again.
                 unsafe { self.serve_one(me, place, kind) };
@@ -415,7 +403,7 @@ impl<P: Platform> Shootdown<P> {
         others: OtherSlots,
         serve: Serve,
     ) -> bool {
-        let is_alone = || place.slot() == 0 && others == OtherSlots::NONE;
+        let is_alone = || place.slot == 0 && others == OtherSlots::NONE;
         kind.is_flush()
             || match serve {
                 Serve::Flushes => false,
@@ -508,10 +496,9 @@ impl<P: Platform> Shootdown<P> {
                 Announcement::Gone(later) => reader.skip_to(later),
                 Announcement::Incomplete => {}
                 Announcement::NotOurs => reader.has_read(ticket),
-                Announcement::Ours(initiator, slot) => {
-                    let place = Place::in_ring(initiator, slot, ticket);
+                Announcement::Ours(place) => {
                     let kind = self.slot_at(place).kind();
-                    let others = self.state(initiator).slots[0].others();
+                    let others = self.state(place.initiator).slots[0].others();
                     if !Self::is_served_now(me, place, kind, others, serve) {
                         reader.leave(ticket);
                         continue;
@@ -563,21 +550,17 @@ impl<P: Platform> Shootdown<P> {
 
     /// Runs the oldest function of those that wait, and those that were left in the ring before `end`; false if there is none.
     fn run_oldest(&self, me: Here<'_, P>, end: Ticket) -> bool {
-        let oldest = self.oldest_taken(me);
-        let Some(Left {
-            place,
-            kind,
-            is_last,
-            ..
-        }) = self.oldest_in_ring(me, end, oldest)
-        else {
+        let oldest = self.oldest_in_ring(me, end, self.oldest_taken(me));
+        let Some(Left { place, kind, .. }) = oldest else {
             return false;
         };
-        if place.is_in_ring {
-            me.ring.has_read(place.ticket);
-        } else if is_last {
+        match place.ticket {
+            Some(ticket) => me.ring.has_read(ticket),
             // It announces the next one.
-            me.taken.remove(place.initiator());
+            None if self.functions_of(me, place.initiator).count() == 1 => {
+                me.taken.remove(place.initiator);
+            }
+            None => {}
         }
         // SAFETY: 1. just seen.
         unsafe { self.serve_one(me, place, kind) };
@@ -588,9 +571,13 @@ impl<P: Platform> Shootdown<P> {
     fn oldest_taken(&self, me: Here<'_, P>) -> Option<Left> {
         let (mut oldest, mut compared) = (None, 0);
         for initiator in me.taken.iter_from(me.cpu) {
-            match self.oldest_of(me, initiator) {
-                Some(left) => oldest = Left::older(oldest, left),
-                None => me.taken.remove(initiator),
+            let mut is_any = false;
+            for (place, kind) in self.functions_of(me, initiator) {
+                is_any = true;
+                oldest = Some(self.older(oldest, place, kind));
+            }
+            if !is_any {
+                me.taken.remove(initiator);
             }
             compared += 1;
             if compared == COMPARED && oldest.is_some() {
@@ -600,27 +587,16 @@ impl<P: Platform> Shootdown<P> {
         oldest
     }
 
-    /// The oldest function of `initiator` that is found by the inbox.
-    fn oldest_of(&self, me: Here<'_, P>, initiator: CpuId) -> Option<Left> {
+    /// The functions of `initiator` that are found by the inbox. Its flushes were served before.
+    fn functions_of(
+        &self,
+        me: Here<'_, P>,
+        initiator: CpuId,
+    ) -> impl Iterator<Item = (Place, Kind)> {
         let slots = &self.state(initiator).slots;
-        let (mut oldest, mut found) = (None, 0);
-        for slot in slots[0].others().with_first() {
-            let kind = slots[slot].kind_for(me.cpu);
-            // Flushes were served before.
-            if let Some(kind) = kind.filter(|kind| !kind.is_flush()) {
-                found += 1;
-                let left = Left {
-                    place: Place::in_inbox(initiator, slot),
-                    kind,
-                    number: slots[slot].number(),
-                    is_last: false,
-                };
-                oldest = Left::older(oldest, left);
-            }
-        }
-        oldest.map(|left| Left {
-            is_last: found == 1,
-            ..left
+        slots[0].others().with_first().filter_map(move |slot| {
+            let kind = slots[slot].kind_for(me.cpu)?;
+            (!kind.is_flush()).then(|| (Place::in_slot(initiator, slot), kind))
         })
     }
 
@@ -634,19 +610,24 @@ impl<P: Platform> Shootdown<P> {
         for ticket in me.ring.left_before(end).take(COMPARED) {
             let read = self.ring_of(me.cpu).read(ticket, self.seat_of(me.cpu));
             // It is ours until it is acknowledged.
-            if let Announcement::Ours(initiator, slot) = read {
-                let place = Place::in_ring(initiator, slot, ticket);
-                let (kind, number) = (self.slot_at(place).kind(), self.slot_at(place).number());
-                let left = Left {
-                    place,
-                    kind,
-                    number,
-                    is_last: false,
-                };
-                oldest = Left::older(oldest, left);
+            if let Announcement::Ours(place) = read {
+                oldest = Some(self.older(oldest, place, self.slot_at(place).kind()));
             }
         }
         oldest
+    }
+
+    /// The older of `one` and the function of this kind at `place`.
+    fn older(&self, one: Option<Left>, place: Place, kind: Kind) -> Left {
+        let number = self.slot_at(place).number();
+        match one {
+            Some(one) if one.number.is_before(number) => one,
+            _ => Left {
+                place,
+                kind,
+                number,
+            },
+        }
     }
 
     /// Begins a stretch in which functions may run.

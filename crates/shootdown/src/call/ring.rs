@@ -20,7 +20,7 @@
 //!   set. (One line that 64 CPUs take from each other one after the other was two thirds of the whole time.)
 
 use crate::call::ring_entry::{Announcement, Entry, LEAVES, Leaf, Seat, Word, mates};
-use crate::call::{Number, RequestRef, Ticket};
+use crate::call::{Number, Place, RequestRef, Ticket};
 #[cfg(any(loom, feature = "sim"))]
 use crate::sync::OwnWord;
 #[cfg(all(feature = "sim", not(loom)))]
@@ -260,7 +260,12 @@ impl Ring {
             Announcement::Gone(ticket.plus(1))
         } else if is_ours {
             let (initiator, slot) = seen.place();
-            Announcement::Ours(initiator, slot)
+            let ticket = Some(ticket);
+            Announcement::Ours(Place {
+                initiator,
+                slot,
+                ticket,
+            })
         } else {
             Announcement::NotOurs
         }

@@ -1,6 +1,6 @@
 //! What a [ring](crate::call::Ring) is made of.
 
-use crate::call::Ticket;
+use crate::call::{Place, Ticket};
 use crate::cpu::CpuId;
 use crate::sync::AtomicU64;
 
@@ -21,8 +21,8 @@ pub(crate) enum Announcement {
     Gone(Ticket),
     /// A request that does not name the reader.
     NotOurs,
-    /// A request that names the reader, in this slot of this CPU.
-    Ours(CpuId, usize),
+    /// A request that names the reader.
+    Ours(Place),
     /// Its initiator has not finished it, and has interrupted no CPU for it.
     Incomplete,
 }

@@ -25,7 +25,7 @@ impl<P: Platform> Shootdown<P> {
         if kind.is_ack_first() {
             self.acknowledge(me, place);
         }
-        self.run_request(me, place.initiator(), request);
+        self.run_request(me, place.initiator, request);
         if !kind.is_ack_first() {
             self.acknowledge(me, place);
         }
@@ -39,7 +39,7 @@ impl<P: Platform> Shootdown<P> {
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
         self.enter_function(me, run, || {
-            // SAFETY: `run` and `payload` were published together by `call`, `send_copy` or `send_post`, which chose `run`
+            // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
             // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
             unsafe { run(Some(&request.payload), cpu) };
         });
@@ -54,13 +54,9 @@ impl<P: Platform> Shootdown<P> {
         self.enter(me, Entry::function(run), function);
     }
 
-    /// The same for posted call data.
-    pub(super) fn enter_posted(&self, me: Here<'_, P>, function: impl FnOnce()) {
-        self.enter(me, Entry::POSTED, function);
-    }
-
+    /// The same under a name for the watchdog.
     #[inline]
-    fn enter(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
+    pub(super) fn enter(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
         me.phase.begin_function();
         let before = me.activity.begins(entry);
         // On top of borrowed memory.
@@ -78,7 +74,7 @@ impl<P: Platform> Shootdown<P> {
 
     #[inline]
     pub(crate) fn slot_at(&self, place: Place) -> &Slot<P::Cpus> {
-        &self.state(place.initiator()).slots[place.slot()]
+        &self.state(place.initiator).slots[place.slot]
     }
 
     /// Where `cpu` sits in its ring.
@@ -93,17 +89,18 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn acknowledge(&self, me: Here<'_, P>, place: Place) {
         let slot = self.slot_at(place);
-        if !Self::HAS_RINGS || !place.is_in_ring {
-            slot.acknowledge(me.cpu);
-        } else if let Some(all) = self
-            .ring_of(me.cpu)
-            .acknowledge(place.ticket, self.seat_of(me.cpu))
-        {
-            slot.acknowledge_all(P::Cpus::group(me.cpu), all);
+        match place.ticket.filter(|_| Self::HAS_RINGS) {
+            None => slot.acknowledge(me.cpu),
+            Some(ticket) => {
+                let ring = self.ring_of(me.cpu);
+                if let Some(all) = ring.acknowledge(ticket, self.seat_of(me.cpu)) {
+                    slot.acknowledge_all(P::Cpus::group(me.cpu), all);
+                }
+            }
         }
         self.platform.on_trace(TraceEvent::Acknowledged {
             cpu: me.cpu,
-            initiator: place.initiator(),
+            initiator: place.initiator,
         });
     }
 }

@@ -28,16 +28,12 @@ pub enum CallTargets<'a, C: Capacity> {
 impl<C: Capacity> CallTargets<'_, C> {
     /// The same, but none that is not in `mask`, which keeps those that are named.
     pub(super) fn among(self, mask: &mut CpuMask<C>) -> CallTargets<'_, C> {
+        if let Self::Of(targets) | Self::AnyOf(targets) = self {
+            mask.intersect(targets);
+        }
         match self {
-            Self::Of(targets) => {
-                mask.intersect(targets);
-                CallTargets::Of(mask)
-            }
-            Self::Online => CallTargets::Of(mask),
-            Self::AnyOf(targets) => {
-                mask.intersect(targets);
-                CallTargets::AnyOf(mask)
-            }
+            Self::AnyOf(_) => CallTargets::AnyOf(mask),
+            Self::Of(_) | Self::Online => CallTargets::Of(mask),
         }
     }
 

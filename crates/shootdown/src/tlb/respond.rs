@@ -80,11 +80,7 @@ impl<P: Platform> Shootdown<P> {
         if kind.is_indirect() {
             me.counters.shared_lines_read.add(2);
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
-            unsafe {
-                self.state(place.initiator()).indirect[place.slot()]
-                    .0
-                    .read()
-            }
+            unsafe { self.state(place.initiator).indirect[place.slot].0.read() }
         } else {
             me.counters.shared_lines_read.add(1);
             // SAFETY: flush requests carry a FlushRequest.
