@@ -331,6 +331,9 @@ pub struct Footprint {
     /// Instead: what each mechanism takes, and what is lost without it on this host's cores and on the simulated machine (an hour)
     #[arg(long)]
     pub mechanisms: bool,
+    /// Instead: the lines of code of the engine that a kernel links, and those of each mechanism (a second)
+    #[arg(long, conflicts_with = "mechanisms")]
+    pub lines: bool,
     /// Which mechanisms, by the names of their files in verify/mechanisms; without it all
     #[arg(value_name = "NAME", requires = "mechanisms")]
     pub names: Vec<String>,

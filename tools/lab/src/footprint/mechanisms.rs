@@ -287,7 +287,40 @@ fn print(rows: &[Value], engine: usize) {
         "cores: {}, each by Linux's algorithm in the same process; the rest on the simulated machine",
         PLACEMENTS.join(" / ")
     );
-    println!("the engine has {engine} lines of code, without comments and tests");
+    println!(
+        "the engine has {engine} lines of code that a kernel links, without comments and tests"
+    );
+}
+
+/// Prints the lines of the engine that a kernel links, and those of each mechanism.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn lines(arguments: &Footprint) -> Outcome<ExitCode> {
+    let mut rows = Vec::new();
+    for (name, mechanism) in read_files::<Mechanism>("verify/mechanisms")? {
+        rows.push(json!({
+            "mechanism": name, "does": mechanism.does, "lines": lines_of(&mechanism.code)?,
+            "switch": if mechanism.edits.is_empty() { "no" } else { "yes" },
+        }));
+    }
+    let engine = lines_of(&["crates/shootdown/src".to_owned()])?;
+    let result = json!({"workload": "lines", "engine_lines": engine, "rows": rows});
+    report::write(arguments.json.as_deref(), &result)?;
+    let keys = ["mechanism", "lines", "switch", "does"];
+    let cells = rows.iter().map(|row| {
+        let cell = |key: &str| {
+            row[key]
+                .as_str()
+                .map_or_else(|| row[key].to_string(), str::to_owned)
+        };
+        keys.iter().map(|key| cell(key)).collect()
+    });
+    println!("{}", grid(keys, cells.collect(), |column| column == 1));
+    println!(
+        "the engine has {engine} lines of code that a kernel links, without comments and tests"
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Lines of code in these files, directories, and items of files.
@@ -325,18 +358,70 @@ fn files(path: PathBuf) -> Outcome<Vec<PathBuf>> {
             found.extend(files(entry.path())?);
         }
     }
+    // A module that only checks have is one of their files.
+    let mut of_checks = Vec::new();
+    for file in &found {
+        let text = std::fs::read_to_string(file).doing("read a file of the engine")?;
+        let modules = split(&text).1.into_iter();
+        let names = modules.filter_map(|line| line.strip_suffix(';')?.split(" mod ").nth(1));
+        of_checks.extend(names.map(|name| file.with_extension("").join(format!("{name}.rs"))));
+    }
+    found.retain(|file| !of_checks.contains(file));
     Ok(found)
 }
 
-/// The lines that are code and no test: a module of tests ends its file.
+/// The lines that a kernel links: no comments, no tests, and nothing that only the simulator or loom has.
 fn code(text: &str) -> Vec<&str> {
+    split(text).0
+}
+
+/// The lines of code that a kernel links, and those that only the simulator and loom have. A module of tests ends its file.
+fn split(text: &str) -> (Vec<&str>, Vec<&str>) {
     let is_test = |line: &&str| line.starts_with("#[cfg(") && line.contains("test");
     let code = text.lines().take_while(|line| !is_test(line));
     let is_code = |line: &&str| {
         let line = line.trim_start();
         !line.is_empty() && !line.starts_with("//")
     };
-    code.filter(is_code).collect()
+    let (mut linked, mut of_checks, mut depth) = (Vec::new(), Vec::new(), None);
+    for line in code.filter(is_code) {
+        let begins = depth.is_none() && is_for_checks(line);
+        if begins {
+            depth = Some(indent(line));
+        }
+        match depth {
+            None => linked.push(line),
+            Some(_) => of_checks.push(line),
+        }
+        let is_attribute = line.trim_start().starts_with("#[");
+        if !is_attribute && depth.is_some_and(|depth| ends_item(line, depth)) {
+            depth = None;
+        }
+    }
+    (linked, of_checks)
+}
+
+/// Whether the item behind this attribute is there for the simulator or loom only.
+fn is_for_checks(line: &str) -> bool {
+    let condition = line.trim_start().strip_prefix("#[cfg(").unwrap_or_default();
+    let negations = [
+        "not(any(loom, feature = \"sim\"))",
+        "not(loom)",
+        "not(feature = \"sim\")",
+    ];
+    let rest = negations
+        .iter()
+        .fold(condition.to_owned(), |rest, it| rest.replace(it, ""));
+    rest.contains("loom") || rest.contains("\"sim\"")
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Whether an item that begins at this depth ends with this line.
+fn ends_item(line: &str, depth: usize) -> bool {
+    indent(line) == depth && (line.trim_start().starts_with('}') || line.ends_with([';', '}', ',']))
 }
 
 /// The lines of the function, type or constant with this name.
@@ -352,12 +437,10 @@ fn item_lines(code: &[&str], name: &str) -> Option<usize> {
             .any(|pair| kinds.contains(&pair[0]) && pair[1] == name)
     };
     let first = code.iter().position(is_it)?;
-    let indent = |line: &str| line.len() - line.trim_start().len();
     let depth = indent(code[first]);
-    let is_last = |line: &&str| {
-        indent(line) == depth && (line.trim_start().starts_with('}') || line.ends_with([';', '}']))
-    };
-    let last = code[first..].iter().position(is_last)?;
+    let last = code[first..]
+        .iter()
+        .position(|line| ends_item(line, depth))?;
     Some(last + 1)
 }
 
@@ -394,6 +477,25 @@ mod tests {
         assert_eq!(item_lines(&code, "b"), Some(3));
         assert_eq!(item_lines(&code, "A"), Some(1));
         assert_eq!(item_lines(&code, "c"), None);
+    }
+
+    #[test]
+    fn what_only_checks_have_is_not_counted() {
+        let text = "#[cfg(all(feature = \"sim\", not(loom)))]\npub(crate) mod line;\n#[cfg(not(loom))]\nconst A: u64 = 1;\nstruct B {\n    #[cfg(loom)]\n    used: u64,\n    next: u64,\n}\n    #[cfg(feature = \"sim\")]\n    fn c(\n    ) {\n        d();\n    }\n#[cfg(not(any(loom, feature = \"sim\")))]\nuse e;\n";
+        let (linked, of_checks) = split(text);
+        assert_eq!(
+            linked,
+            [
+                "#[cfg(not(loom))]",
+                "const A: u64 = 1;",
+                "struct B {",
+                "    next: u64,",
+                "}",
+                "#[cfg(not(any(loom, feature = \"sim\")))]",
+                "use e;"
+            ]
+        );
+        assert_eq!(of_checks.len(), 2 + 2 + 5);
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
     if arguments.mechanisms {
         return mechanisms::command(arguments);
     }
+    if arguments.lines {
+        return mechanisms::lines(arguments);
+    }
     let mut promises = read_promises()?;
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
