@@ -538,7 +538,7 @@ shootdown_status_t shootdown_stat(const struct shootdown_engine_t *engine,
 shootdown_status_t shootdown_stat_name(size_t index, char *buffer, size_t capacity);
 
 // Sets the policy for requests submitted from now on: best (the default), published or before, and behind it what is on besides, each after a +:
-// concurrent, inline, early-ack, serve-early, prefetch, defer. Under before, and what is built on it without concurrent, preemption is disabled from a
+// concurrent, inline, early-ack, prefetch, defer. Under before, and what is built on it without concurrent, preemption is disabled from a
 // flush's submission until its ticket has been waited for, on the CPU that submitted it: the task does not sleep or yield in between. Any
 // context; does not block.
 //

@@ -68,7 +68,7 @@ pub unsafe extern "C" fn shootdown_stat_name(
 }
 
 /// Sets the policy for requests submitted from now on: best (the default), published or before, and behind it what is on besides, each after a +:
-/// concurrent, inline, early-ack, serve-early, prefetch, defer. Under before, and what is built on it without concurrent, preemption is disabled from a
+/// concurrent, inline, early-ack, prefetch, defer. Under before, and what is built on it without concurrent, preemption is disabled from a
 /// flush's submission until its ticket has been waited for, on the CPU that submitted it: the task does not sleep or yield in between. Any
 /// context; does not block.
 ///

@@ -12,11 +12,10 @@ where
 {
     /// Another policy for all.
     pub(crate) fn set_policy(&self, rng: &mut Rng) -> bool {
-        const POLICIES: [Policy; 8] = [
+        const POLICIES: [Policy; 7] = [
             Policy::BEFORE,
             Policy::PUBLISHED,
             Policy::BEST,
-            Policy::BEST.with_multicast(false),
             Policy::BEST.with_lazy(false),
             Policy::BEST.with_out_of_order(false),
             Policy::BEST.with_broadcast_from(1),

@@ -10,8 +10,6 @@ pub struct Policy {
 const CONCURRENT: u64 = 1 << 0;
 const INLINE: u64 = 1 << 1;
 const EARLY_ACK: u64 = 1 << 2;
-const MULTICAST: u64 = 1 << 3;
-const SERVE_EARLY: u64 = 1 << 4;
 const MEASURE_WAITS: u64 = 1 << 5;
 const PREFETCH: u64 = 1 << 6;
 const SIX_TAGS: u64 = 1 << 7;
@@ -44,19 +42,18 @@ pub enum Tags {
 impl Policy {
     /// What kernels did before T1 and T3: interrupt the targets, wait with preemption disabled until they have
     /// flushed, then flush here; the description of the flush lies on a line of its own and is passed by pointer.
-    pub const BEFORE: Self = Self { bits: MULTICAST };
+    pub const BEFORE: Self = Self { bits: 0 };
     /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
     /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
     /// six spaces it ran last. Lazy CPUs are left alone. T3: a waiter may be preempted.
     pub const PUBLISHED: Self = Self {
         bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
-    /// `PUBLISHED` with all hardware tags, waiters that serve their own inbox without waiting for the interrupt, cache
-    /// lines asked for before they are needed and for writing at once, and flushes page by page that do not wait for the change before.
+    /// `PUBLISHED` with all hardware tags, cache lines asked for before they are needed and for writing at once, and flushes page by page that do not
+    /// wait for the change before.
     pub const BEST: Self = Self {
         bits: Self::PUBLISHED.bits & !SIX_TAGS
             | ALL_TAGS
-            | SERVE_EARLY
             | PREFETCH
             | OUT_OF_ORDER
             | BROADCAST_FROM << BROADCAST_SHIFT
@@ -70,17 +67,16 @@ impl Policy {
     ];
 
     /// What may be switched on by name, one by one.
-    const IMPROVEMENTS: [(&'static str, u64); 6] = [
+    const IMPROVEMENTS: [(&'static str, u64); 5] = [
         ("concurrent", CONCURRENT),
         ("inline", INLINE),
         ("early-ack", EARLY_ACK),
-        ("serve-early", SERVE_EARLY),
         ("prefetch", PREFETCH),
         ("defer", DEFERRAL),
     ];
 
     /// The policy with this name: `before`, `published` or `best`. Behind it may stand what is on besides, each after a `+`:
-    /// `concurrent`, `inline`, `early-ack`, `serve-early`, `prefetch`, `defer`.
+    /// `concurrent`, `inline`, `early-ack`, `prefetch`, `defer`.
     ///
     /// `None` if a word is not known.
     ///
@@ -110,11 +106,6 @@ impl Policy {
     /// Whether waits are timed into the histogram of [`Stats`](crate::watch::Stats) (two clock readings a wait).
     pub const fn with_measured_waits(self, on: bool) -> Self {
         self.with(MEASURE_WAITS, on)
-    }
-
-    /// See [`multicasts`](Self::multicasts).
-    pub const fn with_multicast(self, on: bool) -> Self {
-        self.with(MULTICAST, on)
     }
 
     /// See [`tags`](Self::tags).
@@ -195,17 +186,6 @@ impl Policy {
     /// Targets acknowledge a flush of user leaf entries when they have received it.
     pub const fn acknowledges_early(self) -> bool {
         self.has(EARLY_ACK)
-    }
-
-    /// Several targets are interrupted by one multicast where the platform has one.
-    pub const fn multicasts(self) -> bool {
-        self.has(MULTICAST)
-    }
-
-    /// A waiter with interrupts on looks at its inbox too instead of waiting for the interrupt. (With
-    /// interrupts off it always does.)
-    pub const fn serves_early(self) -> bool {
-        self.has(SERVE_EARLY)
     }
 
     /// Cache lines that are about to be written are asked for ahead of time

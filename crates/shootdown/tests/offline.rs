@@ -247,7 +247,6 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
     ];
     for (post, runs) in post.into_iter().zip([1, 2, 1]) {
         let machine = machine::<3>();
-        machine.set_policy(Policy::BEST.with_multicast(false));
         let puppet = machine.platform().0;
         *puppet.refuse_to.lock().unwrap() = (1, usize::MAX);
         puppet.at_next_relax(move || {

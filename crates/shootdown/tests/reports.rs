@@ -191,28 +191,17 @@ fn every_policy_is_what_its_name_says() {
             policy.is_concurrent(),
             policy.is_inline(),
             policy.acknowledges_early(),
-            policy.multicasts(),
-            policy.serves_early(),
             policy.prefetches(),
             policy.waits_preemptibly(),
             policy.measures_waits(),
         )
     };
-    assert_eq!(
-        traits(before),
-        (false, false, false, true, false, false, false, false)
-    );
-    assert_eq!(
-        traits(published),
-        (true, true, true, true, false, false, true, false)
-    );
-    assert_eq!(
-        traits(best),
-        (true, true, true, true, true, true, true, false)
-    );
-    assert_eq!(best.with_multicast(true), best, "on already");
-    assert_eq!(best.with_multicast(false).with_multicast(true), best);
-    assert_eq!(best.with_multicast(false).name(), "custom");
+    assert_eq!(traits(before), (false, false, false, false, false, false));
+    assert_eq!(traits(published), (true, true, true, false, true, false));
+    assert_eq!(traits(best), (true, true, true, true, true, false));
+    assert_eq!(best.with_lazy(true), best, "on already");
+    assert_eq!(best.with_lazy(false).with_lazy(true), best);
+    assert_eq!(best.with_lazy(false).name(), "custom");
     assert_eq!(best.with_preemptible_waits(false).name(), "custom");
 }
 

@@ -193,11 +193,10 @@ fn policies_have_names() {
 #[test]
 fn improvements_are_switched_on_by_name() {
     type Getter = fn(Policy) -> bool;
-    let improvements: [(&str, Getter); 6] = [
+    let improvements: [(&str, Getter); 5] = [
         ("concurrent", Policy::is_concurrent),
         ("inline", Policy::is_inline),
         ("early-ack", Policy::acknowledges_early),
-        ("serve-early", Policy::serves_early),
         ("prefetch", Policy::prefetches),
         ("defer", Policy::defers),
     ];

@@ -108,11 +108,7 @@ impl<C: Capacity> World<C> {
             }
             Operation::HoldRequests => self.hold_requests(draw),
             Operation::Stretch => self.keep_interrupts_off(draw.below(usize::MAX)),
-            Operation::ChangePolicy => {
-                let policy = draw.policy();
-                let multicast = draw.random.bool();
-                self.set_policy(policy.with_multicast(multicast));
-            }
+            Operation::ChangePolicy => self.set_policy(draw.policy()),
             Operation::Windows => self.use_windows(draw),
             Operation::Rest => self.rest(draw),
             Operation::Guests => self.use_guests(draw),

@@ -300,7 +300,7 @@ impl Draw {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, preemptible waits, multicasts
+    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, preemptible waits
     /// and flushes out of order.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
@@ -318,7 +318,6 @@ impl Draw {
             .with_broadcast_from(broadcast_from)
             .with_deferral(self.random.bool())
             .with_preemptible_waits(self.random.bool())
-            .with_multicast(self.random.bool())
             .with_out_of_order(self.random.bool())
     }
 }

@@ -189,11 +189,8 @@ impl<P: Platform> Shootdown<P> {
     /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
     #[inline]
     fn interrupt(&self, here: Here<'_, P>, request: RequestRef, only: Option<CpuId>) {
-        let mut next = CpuId::from_index(0);
-        if self.send(here, only, &mut next).is_err() {
-            self.interrupt_later(here, only, next, |waited_ns| {
-                self.stall_of(request, waited_ns)
-            });
+        if self.send(here, only).is_err() {
+            self.interrupt_later(here, only, |waited_ns| self.stall_of(request, waited_ns));
         }
     }
 
@@ -204,7 +201,6 @@ impl<P: Platform> Shootdown<P> {
         &self,
         here: Here<'_, P>,
         only: Option<CpuId>,
-        mut next: CpuId,
         stall: impl Fn(u64) -> Option<Stall>,
     ) -> bool {
         let mut watch = Watch::default();
@@ -216,7 +212,7 @@ impl<P: Platform> Shootdown<P> {
             }
             self.platform.relax();
             self.watch_wait(&mut watch, &stall);
-            if self.send(here, only, &mut next).is_ok() {
+            if self.send(here, only).is_ok() {
                 return true;
             }
         }
@@ -234,24 +230,12 @@ impl<P: Platform> Shootdown<P> {
         !here.to_interrupt.is_empty()
     }
 
-    /// Targets below `next` have been interrupted already, one by one; the first that is refused is the new `next`.
+    /// Asks the platform once for the interrupts.
     #[inline]
-    fn send(
-        &self,
-        here: Here<'_, P>,
-        only: Option<CpuId>,
-        next: &mut CpuId,
-    ) -> Result<(), IpiRefused> {
+    fn send(&self, here: Here<'_, P>, only: Option<CpuId>) -> Result<(), IpiRefused> {
         let set = &here.to_interrupt;
         if let Some(only) = only.or_else(|| set.only()) {
             return self.platform.send_ipi(only);
-        }
-        if !self.policy().multicasts() {
-            let from = *next;
-            return set.iter().filter(|cpu| *cpu >= from).try_for_each(|cpu| {
-                let sent = self.platform.send_ipi(cpu);
-                sent.inspect_err(|_| *next = cpu)
-            });
         }
         // SAFETY: 1. we are the initiator, and interrupts are off. The set is not changed before this returns.
         let set = unsafe { set.as_set() };
@@ -266,7 +250,7 @@ impl<P: Platform> Shootdown<P> {
             return;
         }
         let is_sent = self.platform.send_ipi(target).is_ok()
-            || self.interrupt_later(here, Some(target), target, |waited_ns| {
+            || self.interrupt_later(here, Some(target), |waited_ns| {
                 Some(self.refusal(target, waited_ns))
             });
         here.counters.ipis_sent.add(u64::from(is_sent));

@@ -7,10 +7,6 @@ use crate::stats::wait_bucket;
 use crate::trace::TraceEvent;
 use crate::watchdog::Watch;
 
-/// Turns of the wait loop before a waiter looks at its own inbox, under policies that leave that to the
-/// interrupt. With interrupts off none comes, so the look must happen in the end.
-const PATIENCE_TURNS: u32 = 64;
-
 /// What a request is, for the one that waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitsFor {
@@ -38,20 +34,17 @@ impl<P: Platform> Shootdown<P> {
             });
             return;
         }
-        let policy = self.policy();
-        let measures = P::CONFIG.has_counters && policy.measures_waits();
+        let measures = P::CONFIG.has_counters && self.policy().measures_waits();
         let started_ns = measures.then(|| self.platform.now_ns());
         self.platform.on_trace(TraceEvent::WaitStarted {
             cpu: self.platform.current_cpu(),
         });
         let mut watch = Watch::default();
         loop {
-            if policy.serves_early() || watch.turns >= PATIENCE_TURNS {
-                match what {
-                    WaitsFor::Flush => self.poll(),
-                    WaitsFor::Function => self.poll_functions(),
-                };
-            }
+            match what {
+                WaitsFor::Flush => self.poll(),
+                WaitsFor::Function => self.poll_functions(),
+            };
             self.platform.relax();
             if slot.is_done(request.number) {
                 break;

@@ -7,7 +7,8 @@ use crate::cli::{Bench, MAX_CPUS};
 use crate::failure::{Failure, Outcome};
 
 /// Shown in an error; [`Policy::from_name`] knows them, and what may stand behind a `+`.
-const POLICIES: &str = "before, published, best; behind it +concurrent, +inline, +early-ack, +serve-early, +prefetch, +defer";
+const POLICIES: &str =
+    "before, published, best; behind it +concurrent, +inline, +early-ack, +prefetch, +defer";
 
 /// What is measured, but for the policies.
 #[derive(Debug, Clone)]
