@@ -51,8 +51,8 @@ impl TagSet {
     /// Gives `space` a tag if there is one.
     fn give(&self, space: SpaceId) {
         // Relaxed: the barriers of I2 decide who must see it.
-        let (free, its, order) = (0, space.0, Ordering::Relaxed);
-        let take = |owner: &Owner| owner.0.compare_exchange(free, its, order, order).is_ok();
+        let order = Ordering::Relaxed;
+        let take = |owner: &Owner| owner.0.compare_exchange(0, space.0, order, order).is_ok();
         let _ = self.owners.iter().any(take);
     }
 
@@ -141,12 +141,14 @@ impl GlobalTags {
         }
         let index = self.index(space);
         let owners = &self.sets[index].owners;
-        let (way, is_settled) =
-            (owners.iter().enumerate()).find_map(|(way, owner)| Some((way, owner.is(space)?)))?;
-        Some(GlobalTag {
-            asid: Asid::new(self.first.as_u16() + (index * TagSet::TAGS + way) as u16),
-            is_settled,
-            owner: &owners[way],
+        owners.iter().enumerate().find_map(|(way, owner)| {
+            let is_settled = owner.is(space)?;
+            let asid = Asid::new(self.first.as_u16() + (index * TagSet::TAGS + way) as u16);
+            Some(GlobalTag {
+                asid,
+                is_settled,
+                owner,
+            })
         })
     }
 }

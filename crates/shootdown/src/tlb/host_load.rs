@@ -97,8 +97,7 @@ impl<P: Platform> HostRoots<'_, P> {
             return;
         }
         let me = engine.platform.current_cpu();
-        let state = engine.state(me);
-        let tlb = &state.tlb;
+        let tlb = &engine.state(me).tlb;
         assert!(
             tlb.host() == from.being_left() && tlb.root.get() == to.0,
             "{me} ends a switch from {from:?} to {to:?}, and has begun none or another: call both halves for the same spaces, on one CPU"

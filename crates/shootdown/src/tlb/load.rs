@@ -71,17 +71,21 @@ impl<P: Platform> Shootdown<P> {
     ) {
         let tlb = &here.tlb;
         let slots = self.leave_tag::<WINDOWS>(here);
-        let (name, root) = (wanted.name::<WINDOWS>(), wanted.root::<WINDOWS>());
-        let age = wanted.age::<WINDOWS>(generation);
-        let global = match name == wanted.space.id() {
-            true => self.platform.global_tags().of(wanted.space.id()),
+        let space = wanted.space;
+        let (mut name, mut root, mut age) = (space.id(), space.root(), generation);
+        if let Some(windows) = wanted.windows::<WINDOWS>() {
+            (name, root) = (windows.name, windows.root());
+            age = generation.aged(windows.changes.get());
+        }
+        let global = match name == space.id() {
+            true => self.platform.global_tags().of(space.id()),
             // A private root has tags of its own.
             false => None,
         };
         let choice = match global {
             None => slots.choose(self.policy(), name, age, &tlb.turn),
             Some(tag) => slots.choose_global(self.policy(), tag.asid, name, |known| {
-                known == generation || wanted.space.tag_run().covers(known, generation)
+                known == generation || space.tag_run().covers(known, generation)
             }),
         };
         here.counters.count_tag(choice.why);
@@ -90,7 +94,7 @@ impl<P: Platform> Shootdown<P> {
         }
         self.load_value(here.state, root, choice.asid, choice.entries);
         // I3: the generation was read before the load dropped everything older, or is that of the tag.
-        tlb.set_loaded(wanted.space.id(), generation, choice.asid);
+        tlb.set_loaded(space.id(), generation, choice.asid);
         if WINDOWS {
             wanted.note(tlb);
         }
@@ -103,7 +107,7 @@ impl<P: Platform> Shootdown<P> {
         }
         if choice.entries == TagEntries::Keep && self.platform.flushes_remotely() {
             // Since the generation was read a back end may have flushed this CPU, under the tag that was loaded still.
-            self.drop_missed::<WINDOWS>(here.state, wanted.space, wanted.space.generation());
+            self.drop_missed::<WINDOWS>(here.state, space, space.generation());
         }
     }
 

@@ -7,7 +7,7 @@ use crate::capacity::Capacity;
 use crate::engine::Shootdown;
 use crate::memory::{CpuState, Here};
 use crate::platform::Platform;
-use crate::tlb::{AddressSpace, CpuTlb, FlushRange, SpaceId, TlbGen, WindowRoot};
+use crate::tlb::{AddressSpace, CpuTlb, FlushRange, SpaceId, WindowRoot};
 
 /// A root of a space: the shared one, or a CPU's private one.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +22,6 @@ impl<'a, C: Capacity> SpaceRoot<'a, C> {
     pub(crate) fn name<const WINDOWS: bool>(&self) -> SpaceId {
         self.windows::<WINDOWS>()
             .map_or(self.space.id(), |windows| windows.name)
-    }
-
-    pub(crate) fn root<const WINDOWS: bool>(&self) -> u64 {
-        self.windows::<WINDOWS>()
-            .map_or(self.space.root(), WindowRoot::root)
-    }
-
-    /// How new translations of this root are that are as new as `generation` of the space.
-    pub(crate) fn age<const WINDOWS: bool>(&self, generation: TlbGen) -> TlbGen {
-        match self.windows::<WINDOWS>() {
-            Some(windows) => generation.aged(windows.changes.get()),
-            None => generation,
-        }
     }
 
     pub(super) fn windows<const WINDOWS: bool>(&self) -> Option<&'a WindowRoot> {
