@@ -93,7 +93,7 @@ impl AsidSlot {
         self.space.set(nobody.0);
     }
 
-    /// For a space, `is_its` if its own, this tag is chosen; what it holds is kept if that is as new as one that `is_current`.
+    /// A load chooses this tag, which `is_its` if the space had it last. What the tag holds is kept if its generation `is_current`.
     fn choose(&self, asid: Asid, is_its: bool, is_current: impl Fn(TlbGen) -> bool) -> Choice {
         if !is_its {
             // From here on the tag is not the old space's; its entries go with this load.
