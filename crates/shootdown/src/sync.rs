@@ -182,7 +182,7 @@ pub(crate) struct Padded<T>(pub(crate) T);
 
 /// A word that only its own CPU touches, with interrupts off. Atomic so that a mistake of the host stays a
 /// wrong value, never a data race.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct OwnWord(CoreU64);
 

@@ -61,21 +61,12 @@ pub enum TagEntries {
     Drop,
 }
 
-/// Whether the user side of a tag is as new as its kernel side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum UserSide {
-    /// It is.
-    Current,
-    /// It must be dropped before it is loaded.
-    Due,
-}
-
 /// What one CPU knows of one tag: the space that used it last, and a generation that none of its translations
 /// is older than.
 ///
 /// A host with tags gives each CPU a slice of them ([`Platform::asid_slots`](crate::Platform::asid_slots)),
 /// usually from a `static`; only the engine looks inside.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct AsidSlot {
     /// Names only its engine when void; nothing while no engine has the CPU online.
@@ -94,39 +85,32 @@ impl AsidSlot {
     }
 
     fn space(&self) -> SpaceId {
-        SpaceId::from_raw(self.space.get())
-    }
-
-    fn generation(&self) -> TlbGen {
-        TlbGen::from_raw(self.generation.get() >> 1)
-    }
-
-    fn user_side(&self) -> UserSide {
-        match self.generation.get() & 1 {
-            0 => UserSide::Current,
-            _ => UserSide::Due,
-        }
-    }
-
-    fn is_void(&self) -> bool {
-        self.space().as_u64() == 0
-    }
-
-    fn set(&self, space: SpaceId, generation: TlbGen, user: UserSide) {
-        self.space.set(space.raw());
-        // Half of all generations is enough: one a nanosecond lasts for centuries.
-        self.generation
-            .set(generation.as_u64() << 1 | u64::from(user == UserSide::Due));
+        SpaceId(self.space.get())
     }
 
     fn void(&self) {
-        self.space.set(self.space().of_its_engine().raw());
+        let nobody = SpaceId::of_engine(self.space().engine(), 0);
+        self.space.set(nobody.0);
     }
-}
 
-impl Default for AsidSlot {
-    fn default() -> Self {
-        Self::new()
+    /// A load chooses this tag, which `is_its` if the space had it last. What the tag holds is kept if its generation `is_current`.
+    fn choose(&self, asid: Asid, is_its: bool, is_current: impl Fn(TlbGen) -> bool) -> Choice {
+        if !is_its {
+            // From here on the tag is not the old space's; its entries go with this load.
+            self.void();
+            return Choice::dropping(asid, Why::Taken);
+        }
+        // Only what missed nothing is good enough: whatever the tag missed was not kept (I3, I10).
+        let generation = self.generation.get();
+        if !is_current(TlbGen::from_raw(generation >> 1)) {
+            return Choice::dropping(asid, Why::Behind);
+        }
+        Choice {
+            asid,
+            entries: TagEntries::Keep,
+            user_side_due: generation & 1 != 0,
+            why: Why::Current,
+        }
     }
 }
 
@@ -135,27 +119,18 @@ impl Default for AsidSlot {
 pub(crate) struct Choice {
     pub(crate) asid: Asid,
     pub(crate) entries: TagEntries,
-    pub(crate) user: UserSide,
+    /// The user side must be dropped before it is loaded.
+    pub(crate) user_side_due: bool,
     pub(crate) why: Why,
 }
 
 impl Choice {
-    /// A tag that holds nothing old.
-    fn keeping(asid: Asid, slot: &AsidSlot) -> Self {
-        Self {
-            asid,
-            entries: TagEntries::Keep,
-            user: slot.user_side(),
-            why: Why::Current,
-        }
-    }
-
     /// A tag of which nothing may be kept.
     fn dropping(asid: Asid, why: Why) -> Self {
         Self {
             asid,
             entries: TagEntries::Drop,
-            user: UserSide::Due,
+            user_side_due: true,
             why,
         }
     }
@@ -185,7 +160,7 @@ pub(crate) struct Slots<'a> {
 impl<'a> Slots<'a> {
     pub(crate) fn new(slots: &'a [AsidSlot], global: GlobalTags) -> Self {
         let all = &slots[..slots.len().min(MOST_SLOTS)];
-        let first_global = global.first().and_then(Asid::slot);
+        let first_global = global.first.slot().filter(|_| !global.is_none());
         let own = all.len().min(first_global.unwrap_or(MOST_SLOTS));
         Self { all, own }
     }
@@ -194,7 +169,7 @@ impl<'a> Slots<'a> {
         self.all.is_empty()
     }
 
-    /// A tag for `space`, whose generation is `generation` now. `turn` says who goes when all slots are taken.
+    /// A tag for `space`, whose generation is `generation` now: its own, or the first that is void, or the next in turn, which `turn` counts.
     pub(crate) fn choose(
         self,
         policy: Policy,
@@ -203,26 +178,20 @@ impl<'a> Slots<'a> {
         turn: &OwnWord,
     ) -> Choice {
         let range = self.candidates(policy.tags(), space);
-        let Some(candidates) = self
-            .all
-            .get(range.clone())
-            .filter(|slots| !slots.is_empty())
-        else {
+        let candidates = self.all.get(range.clone()).unwrap_or_default();
+        if candidates.is_empty() {
             return Choice::dropping(Asid::UNTAGGED, Why::Untagged);
-        };
+        }
         let found = candidates.iter().position(|slot| slot.space() == space);
-        let index = found.unwrap_or_else(|| Self::void_or_next(candidates, turn));
-        let (asid, slot) = (Asid::of_slot(range.start + index), &candidates[index]);
-        // Only the newest generation is good enough: whatever the tag missed was not kept (I3, I10).
-        if found.is_some() && slot.generation() == generation {
-            return Choice::keeping(asid, slot);
-        }
-        if found.is_some() {
-            return Choice::dropping(asid, Why::Behind);
-        }
-        // From here on the tag is not the old space's; its entries go with this load.
-        slot.void();
-        Choice::dropping(asid, Why::Taken)
+        let is_void = |slot: &AsidSlot| slot.space().as_u64() == 0;
+        let void = || candidates.iter().position(is_void);
+        let index = found.or_else(void).unwrap_or_else(|| {
+            let turns = turn.get();
+            turn.set(turns.wrapping_add(1));
+            turns as usize % candidates.len()
+        });
+        let asid = Asid::of_slot(range.start + index);
+        candidates[index].choose(asid, found.is_some(), |known| known == generation)
     }
 
     /// The global tag of `space`; what it holds is kept if it is as old as one that `is_current`.
@@ -233,23 +202,11 @@ impl<'a> Slots<'a> {
         space: SpaceId,
         is_current: impl Fn(TlbGen) -> bool,
     ) -> Choice {
-        let Some(slot) = self.slot(asid).filter(|slot| slot.space() == space) else {
-            self.forget(asid);
-            return Choice::dropping(asid, Why::Taken);
-        };
-        match policy.tags() != Tags::None && is_current(slot.generation()) {
-            true => Choice::keeping(asid, slot),
-            false => Choice::dropping(asid, Why::Behind),
+        let is_current = |known| policy.tags() != Tags::None && is_current(known);
+        match self.slot(asid) {
+            Some(slot) => slot.choose(asid, slot.space() == space, is_current),
+            None => Choice::dropping(asid, Why::Taken),
         }
-    }
-
-    /// The first slot that is void, or else the next one in turn.
-    fn void_or_next(slots: &[AsidSlot], turn: &OwnWord) -> usize {
-        slots.iter().position(AsidSlot::is_void).unwrap_or_else(|| {
-            let turns = turn.get();
-            turn.set(turns.wrapping_add(1));
-            turns as usize % slots.len()
-        })
     }
 
     /// Where `space` may have its tag.
@@ -268,9 +225,12 @@ impl<'a> Slots<'a> {
     }
 
     /// Remembers what the tag holds as it is left.
-    pub(crate) fn leave(self, asid: Asid, space: SpaceId, generation: TlbGen, user: UserSide) {
+    pub(crate) fn leave(self, asid: Asid, space: SpaceId, generation: TlbGen, user_side_due: bool) {
         if let Some(slot) = self.slot(asid) {
-            slot.set(space, generation, user);
+            slot.space.set(space.0);
+            // Half of all generations is enough: one a nanosecond lasts for centuries.
+            let doubled = generation.as_u64() << 1;
+            slot.generation.set(doubled | u64::from(user_side_due));
         }
     }
 
@@ -293,7 +253,7 @@ impl<'a> Slots<'a> {
         let are_free = self.all.iter().all(is_free);
         if are_free {
             let void = SpaceId::of_engine(engine, 0);
-            self.all.iter().for_each(|slot| slot.space.set(void.raw()));
+            self.all.iter().for_each(|slot| slot.space.set(void.0));
         }
         are_free
     }

@@ -5,7 +5,7 @@ use super::*;
 const GENERATION: TlbGen = TlbGen::from_raw(7);
 
 fn space(raw: u64) -> SpaceId {
-    SpaceId::from_raw(raw)
+    SpaceId(raw)
 }
 
 /// Loads the spaces in turn, each leaving its tag at generation 7; tells why each tag was chosen.
@@ -14,7 +14,7 @@ fn loads(slots: &[AsidSlot], policy: Policy, spaces: impl Iterator<Item = u64>) 
     spaces
         .map(|raw| {
             let choice = slots.choose(policy, space(raw), GENERATION, &turn);
-            slots.leave(choice.asid, space(raw), GENERATION, UserSide::Current);
+            slots.leave(choice.asid, space(raw), GENERATION, false);
             choice.why
         })
         .collect()
@@ -77,7 +77,7 @@ fn a_tag_that_missed_a_flush_is_dropped() {
     let slots = some::<4>();
     let (slots, turn) = (Slots::new(&slots, GlobalTags::NONE), OwnWord::new());
     let first = slots.choose(Policy::BEST, space(1), GENERATION, &turn);
-    slots.leave(first.asid, space(1), GENERATION, UserSide::Current);
+    slots.leave(first.asid, space(1), GENERATION, false);
     let newer = TlbGen::from_raw(8);
     let second = slots.choose(Policy::BEST, space(1), newer, &turn);
     assert_eq!((second.asid, second.why), (first.asid, Why::Behind));
@@ -123,9 +123,9 @@ fn voiding_spares_the_loaded_tag() {
     let slots = some::<4>();
     let (slots, turn) = (Slots::new(&slots, GlobalTags::NONE), OwnWord::new());
     let kept = slots.choose(Policy::BEST, space(1), GENERATION, &turn).asid;
-    slots.leave(kept, space(1), GENERATION, UserSide::Current);
+    slots.leave(kept, space(1), GENERATION, false);
     let other = slots.choose(Policy::BEST, space(2), GENERATION, &turn).asid;
-    slots.leave(other, space(2), GENERATION, UserSide::Current);
+    slots.leave(other, space(2), GENERATION, false);
     slots.void_all_but(kept);
     let why = |raw| {
         slots

@@ -38,23 +38,21 @@ impl<P: Platform> UserMemory<'_, P> {
     pub fn catch_up(self, space: &AddressSpace<P::Cpus>) {
         let engine = self.0;
         let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
-        let state = engine.state(me);
-        if state.lazy.get() == Attention::Deferring {
+        let here = engine.here(&irq);
+        if here.lazy.get() == Attention::Deferring {
+            let (me, loaded, claimed) = (here.cpu, here.tlb.loaded(), space.id());
             assert!(
-                state.tlb.loaded() == space.id(),
-                "{me} has {:?} loaded, but the caller catches up with {:?}",
-                state.tlb.loaded(),
-                space.id()
+                loaded == claimed,
+                "{me} has {loaded:?} loaded, but the caller catches up with {claimed:?}"
             );
             // NMI-like contexts must not believe the mark alone before the flush.
-            state.tlb.set_owes_flush(true);
-            state.lazy.wake();
+            here.tlb.owes_flush.set(true);
+            here.lazy.set(Attention::Active);
             // ORDERING: store mark / load generation, against bump / load marks in `submit_flush`: either the initiator
             // finds us, or we see its generation and, by its Release, its PTE change (I2).
             fence(Ordering::SeqCst);
-            engine.drop_missed::<true>(state, space, space.generation());
-            state.tlb.set_owes_flush(false);
+            engine.drop_missed::<true>(here.state, space, space.generation());
+            here.tlb.owes_flush.set(false);
         }
         drop(irq);
     }

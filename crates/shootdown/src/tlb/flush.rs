@@ -102,14 +102,7 @@ impl<P: Platform> Shootdown<P> {
         // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(Change::Space(space.id(), generation), &ranges, freed);
-        // A strict flush asks whom one that frees tables asks.
-        let freed = match request.spares_nobody() {
-            true => FreedTables::Yes,
-            false => freed,
-        };
-        self.begin_flush(request, Some(space), |me| {
-            self.find_holders(me, space, freed);
-        })
+        self.begin_flush(request, Some(space))
     }
 
     fn submit_kernel_flush(
@@ -126,17 +119,16 @@ impl<P: Platform> Shootdown<P> {
         // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(Change::Kernel, &ranges, freed);
-        self.begin_flush(request, None, |me| self.find_others(me))
+        self.begin_flush(request, None)
     }
 
-    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that `find` puts into the set `targets`, and
+    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that it has to reach, and
     /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it needs no
     /// request.
     fn begin_flush(
         &self,
         request: FlushRequest,
         space: Option<&AddressSpace<P::Cpus>>,
-        find: impl Fn(CpuId),
     ) -> FlushTicket<'_, P> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
@@ -154,7 +146,7 @@ impl<P: Platform> Shootdown<P> {
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
                 return FlushTicket::done(self);
             }
-            find(here.cpu);
+            self.find_targets(here, &request, space);
             let is_flushed = asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
                 return self.finish_alone(here, &request, is_flushed);
@@ -165,7 +157,7 @@ impl<P: Platform> Shootdown<P> {
             if let Some(slot) = self.free_slot_of(irq, here, SlotClass::Flush) {
                 if slot.was_offline() {
                     // From here on nobody goes offline.
-                    find(here.cpu);
+                    self.find_targets(here, &request, space);
                 }
                 return self.publish_flush(&slot, request, policy, preempt);
             }

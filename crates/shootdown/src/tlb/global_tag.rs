@@ -20,15 +20,12 @@
 //! interrupts.
 
 use crate::capacity::Capacity;
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::{CpuState, Here};
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, array_of, const_fn, fence};
-use crate::tlb::{
-    AddressSpace, Asid, Attention, FlushRequest, FreedTables, SpaceId, TagEntries, UserSide,
-};
+use crate::tlb::{AddressSpace, Asid, Attention, FlushRequest, SpaceId, TagEntries};
 
 /// Who owns eight tags. A host gives the engine some, in a `static`; only the engine looks inside.
 #[derive(Debug)]
@@ -53,7 +50,10 @@ impl TagSet {
 
     /// Gives `space` a tag if there is one.
     fn give(&self, space: SpaceId) {
-        let _ = self.owners.iter().any(|owner| owner.take(space));
+        // Relaxed: the barriers of I2 decide who must see it.
+        let order = Ordering::Relaxed;
+        let take = |owner: &Owner| owner.0.compare_exchange(0, space.0, order, order).is_ok();
+        let _ = self.owners.iter().any(take);
     }
 
     /// No CPU has `space` loaded, and none will: its tag is nobody's.
@@ -74,36 +74,29 @@ impl Owner {
     fn is(&self, space: SpaceId) -> Option<bool> {
         // ORDERING: Acquire: who sees that the tag is settled comes after the look that found it so; pairs with `settle`.
         let owner = self.0.load(Ordering::Acquire);
-        (owner & !SpaceId::SPARE_BIT == space.raw()).then_some(owner != space.raw())
-    }
-
-    fn take(&self, space: SpaceId) -> bool {
-        // Relaxed: the barriers of I2 decide who must see it.
-        (self.0)
-            .compare_exchange(0, space.raw(), Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        (owner & !SpaceId::SPARE_BIT == space.0).then_some(owner != space.0)
     }
 
     fn settle(&self, space: SpaceId) {
         // ORDERING: Release: see `is`.
         self.0
-            .store(space.raw() | SpaceId::SPARE_BIT, Ordering::Release);
+            .store(space.0 | SpaceId::SPARE_BIT, Ordering::Release);
     }
 }
 
 /// The tags that [`Platform::flush_everywhere`] can name. No CPU uses them but for the spaces that own them.
 #[derive(Clone, Copy, Debug)]
 pub struct GlobalTags {
-    first: Asid,
+    pub(super) first: Asid,
     sets: &'static [TagSet],
 }
 
 /// The tag that a space has on every CPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GlobalTag {
-    pub(crate) asid: Asid,
+pub(super) struct GlobalTag {
+    pub(super) asid: Asid,
     /// Whether all CPUs that have the space loaded have it so.
-    is_settled: bool,
+    pub(super) is_settled: bool,
     owner: &'static Owner,
 }
 
@@ -131,11 +124,6 @@ impl GlobalTags {
         Self { first, sets }
     }
 
-    /// The first of them, if there are any.
-    pub(crate) fn first(self) -> Option<Asid> {
-        (!self.is_none()).then_some(self.first)
-    }
-
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.sets.is_empty()
@@ -146,18 +134,21 @@ impl GlobalTags {
     }
 
     /// That of `space`, if it has one.
-    pub(crate) fn of(self, space: SpaceId) -> Option<GlobalTag> {
+    #[inline]
+    pub(super) fn of(self, space: SpaceId) -> Option<GlobalTag> {
         if self.is_none() {
             return None;
         }
         let index = self.index(space);
         let owners = &self.sets[index].owners;
-        let (way, is_settled) =
-            (owners.iter().enumerate()).find_map(|(way, owner)| Some((way, owner.is(space)?)))?;
-        Some(GlobalTag {
-            asid: Asid::new(self.first.as_u16() + (index * TagSet::TAGS + way) as u16),
-            is_settled,
-            owner: &owners[way],
+        owners.iter().enumerate().find_map(|(way, owner)| {
+            let is_settled = owner.is(space)?;
+            let asid = Asid::new(self.first.as_u16() + (index * TagSet::TAGS + way) as u16);
+            Some(GlobalTag {
+                asid,
+                is_settled,
+                owner,
+            })
         })
     }
 }
@@ -227,35 +218,16 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Whom a flush of `space` may leave alone: in transition nobody.
-    #[inline]
-    pub(super) fn spares(&self, space: &AddressSpace<P::Cpus>, freed: FreedTables) -> FreedTables {
-        let tags = self.platform.global_tags();
-        if tags.is_none() {
-            return freed;
-        }
-        match tags.of(space.id()) {
-            Some(tag) if !tag.is_settled => FreedTables::Yes,
-            _ => freed,
-        }
-    }
-
     /// The tag under which this CPU, which has the shared root of `space` loaded, has to load it again.
     #[inline]
     pub(super) fn tag_due(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
-        self.tag_of_loaded(state, space)
-            .filter(|asid| *asid != state.tlb.asid())
-    }
-
-    /// Whether this CPU has the shared root of `space`, which it has loaded, under its global tag.
-    #[inline]
-    pub(super) fn has_global_tag_loaded(&self, state: &CpuState<P>, space: SpaceId) -> bool {
-        self.tag_of_loaded(state, space) == Some(state.tlb.asid())
+        let tag = self.tag_of_loaded(state, space);
+        tag.filter(|asid| *asid != state.tlb.asid())
     }
 
     /// The global tag of `space`, which is loaded here, unless that is by a private root.
     #[inline]
-    fn tag_of_loaded(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
+    pub(super) fn tag_of_loaded(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
         let tags = self.platform.global_tags();
         if tags.is_none() || self.has_private_loaded(state) {
             return None;
@@ -265,16 +237,15 @@ impl<P: Platform> Shootdown<P> {
 
     /// Loads the loaded root again, under another tag, of which nothing is kept. Interrupts are off.
     #[cold]
-    pub(super) fn load_under(&self, me: CpuId, asid: Asid) {
-        let state = self.state(me);
-        let tlb = &state.tlb;
+    pub(super) fn load_under(&self, here: Here<'_, P>, asid: Asid) {
+        let tlb = &here.tlb;
         let (space, generation) = (tlb.loaded(), tlb.generation());
-        self.tag_slots(me).forget(tlb.asid());
-        self.load_value(state, tlb.root.get(), asid, TagEntries::Drop);
+        self.tag_slots(here.cpu).forget(tlb.asid());
+        self.load_value(here.state, tlb.root.get(), asid, TagEntries::Drop);
         tlb.set_loaded(space, generation, asid);
-        tlb.set_user_side(UserSide::Due);
-        state.lazy.set_tagged(space);
-        state.counters.tags_globalized.add(1);
+        tlb.user_side_due.set(true);
+        here.lazy.set_tagged(space);
+        here.counters.tags_globalized.add(1);
     }
 }
 

@@ -28,7 +28,7 @@ impl Used {
     }
 }
 
-const SPACE: SpaceId = SpaceId::from_raw(5);
+const SPACE: SpaceId = SpaceId(5);
 
 /// One CPU changes its tag, another one sees that and settles it, a third one sees that it is settled: the first one uses nothing under its old
 /// tag any more.

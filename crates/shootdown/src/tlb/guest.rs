@@ -24,9 +24,7 @@ use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, Padded, fence};
 use crate::tlb::asid::Choice;
 use crate::tlb::vcpu::{GuestEntry, GuestExit, Vcpu};
-use crate::tlb::{
-    FlushRanges, FlushTicket, FreedTables, GlobalTags, Root, Slots, SpaceId, TlbGen, UserSide,
-};
+use crate::tlb::{FlushRanges, FlushTicket, FreedTables, GlobalTags, Root, Slots, SpaceId, TlbGen};
 
 /// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
 ///
@@ -117,7 +115,7 @@ impl<C: Capacity> GuestSpace<C> {
                 vcpu.last = Some((me, asid));
                 // I3: the generation was read before the tag was dropped, or is that of the tag.
                 let slots = engine.guest_slots(me);
-                slots.leave(asid, vcpu.name, vcpu.age(generation), UserSide::Current);
+                slots.leave(asid, vcpu.name, vcpu.age(generation), false);
                 result
             }
         };

@@ -8,13 +8,12 @@
 //! part are done there as everywhere, and void the other tags.
 
 use crate::capacity::Capacity;
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::HostRoots;
 use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
 use crate::tlb::switch::not_online;
-use crate::tlb::{AddressSpace, KernelRoot, SpaceId, TlbGen};
+use crate::tlb::{AddressSpace, Asid, Attention, KernelRoot, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
 impl<P: Platform> HostRoots<'_, P> {
@@ -38,20 +37,32 @@ impl<P: Platform> HostRoots<'_, P> {
         let engine = self.0;
         // They are off already, or the caller is wrong; a flush between two of these lines would be answered as a stray.
         let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
+        let here = engine.here(&irq);
+        let (me, state) = (here.cpu, here.state);
         if name(previous) == name(next) {
-            engine.check_host(me, previous);
+            Shootdown::check_host(here, previous);
             if let Some(next) = next {
                 engine.switch_to(previous, next);
             }
             return false;
         }
-        engine.check_loadable(me, next);
-        engine.check_host(me, previous);
-        let state = engine.state(me);
-        engine.leave_tag::<false>(me);
+        assert!(
+            engine.platform.global_tags().is_none(),
+            "the host loads a root itself, but only the engine knows its global tag: use switch_to"
+        );
+        if let Some(next) = next {
+            engine.check_loads(me, next);
+        }
+        let next_has_windows = P::HAS_WINDOWS && next.is_some_and(AddressSpace::has_residents);
+        assert!(
+            !next_has_windows && !Shootdown::is_resident_somewhere(state),
+            "the host loads a root itself, but {:?} or what {me} has loaded has windows: use switch_to or switch_away",
+            name(next)
+        );
+        Shootdown::check_host(here, previous);
+        engine.leave_tag::<false>(here);
         state.tlb.begin_load();
-        state.lazy.wake();
+        state.lazy.set(Attention::Active);
         let mut generation = TlbGen::from_raw(0);
         if let Some(next) = next {
             next.cpu_set().insert(me, Ordering::Relaxed);
@@ -59,7 +70,10 @@ impl<P: Platform> HostRoots<'_, P> {
             fence(Ordering::SeqCst);
             generation = next.generation();
         }
-        state.tlb.begin_switch(name(next), generation);
+        // From here to `end_switch` no translation of `next` here is older than this generation.
+        state.tlb.record(generation);
+        state.tlb.root.set(name(next).0);
+        state.tlb.set_host(name(previous).being_left());
         drop(irq);
         true
     }
@@ -83,13 +97,15 @@ impl<P: Platform> HostRoots<'_, P> {
             return;
         }
         let me = engine.platform.current_cpu();
-        let state = engine.state(me);
-        let begun = state.tlb.switch();
+        let tlb = &engine.state(me).tlb;
         assert!(
-            begun == Some((from, to)),
-            "{me} ends a switch from {from:?} to {to:?}, but has begun {begun:?}: call both halves for the same spaces, on one CPU"
+            tlb.host() == from.being_left() && tlb.root.get() == to.0,
+            "{me} ends a switch from {from:?} to {to:?}, and has begun none or another: call both halves for the same spaces, on one CPU"
         );
-        state.tlb.end_switch(to);
+        tlb.set_untagged(None);
+        tlb.user_side_due.set(false);
+        tlb.set_loaded(to, tlb.generation(), Asid::UNTAGGED);
+        tlb.set_host(to);
         if let Some(previous) = previous {
             engine.leave(previous, me);
         }
@@ -107,14 +123,13 @@ impl<P: Platform> HostRoots<'_, P> {
     pub fn begin_foreign_root(self) {
         let engine = self.0;
         let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
-        engine.check_host(me, None);
-        if !engine.is_ready(me) {
-            not_online(me);
+        let here = engine.here(&irq);
+        Shootdown::check_host(here, None);
+        if !engine.is_ready(here.cpu) {
+            not_online(here.cpu);
         }
-        let tlb = &engine.state(me).tlb;
-        tlb.set_host(SpaceId::FOREIGN);
-        tlb.set_untagged(None);
+        here.tlb.set_host(SpaceId::FOREIGN);
+        here.tlb.set_untagged(None);
         drop(irq);
     }
 
@@ -125,37 +140,16 @@ impl<P: Platform> HostRoots<'_, P> {
     pub fn end_foreign_root(self, kernel_root: KernelRoot) {
         let engine = self.0;
         let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
-        let tlb = &engine.state(me).tlb;
+        let here = engine.here(&irq);
+        let me = here.cpu;
         assert!(
-            tlb.host() == SpaceId::FOREIGN,
+            here.tlb.host() == SpaceId::FOREIGN,
             "{me} ends a foreign root, and has begun none: call begin_foreign_root before you load it"
         );
-        engine.load_kernel(me, kernel_root);
+        engine.load_kernel(here, kernel_root);
         engine.drop_local(LocalFlush::All);
-        tlb.set_host(SpaceId::KERNEL);
+        here.tlb.set_host(SpaceId::KERNEL);
         drop(irq);
-    }
-}
-
-impl<P: Platform> Shootdown<P> {
-    fn check_loadable(&self, me: CpuId, next: Option<&AddressSpace<P::Cpus>>) {
-        assert!(
-            self.platform.global_tags().is_none(),
-            "the host loads a root itself, but only the engine knows its global tag: use switch_to"
-        );
-        let has_windows = match next {
-            Some(next) => {
-                self.check_loads(me, next);
-                self.meets_windows(me, next)
-            }
-            None => self.is_resident_somewhere(me),
-        };
-        assert!(
-            !has_windows,
-            "the host loads a root itself, but {:?} or what {me} has loaded has windows: use switch_to or switch_away",
-            name(next)
-        );
     }
 }
 

@@ -9,27 +9,24 @@
 //! interrupts it again. It cannot take its bit out of the set then, because the engine keeps no pointers to
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
-use crate::sync::{AtomicU64, Ordering, const_fn};
-use crate::tlb::{FreedTables, Presence, SpaceId};
+use crate::sync::{AtomicU64, Ordering, OwnWord, const_fn};
+use crate::tlb::SpaceId;
 
-/// How much a CPU cares for the space that it is in the set of. Read by initiators.
+/// How much a CPU cares for the space that it is in the set of. Read by initiators. Kept as a word, by [`LazyMark`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attention {
     /// It may use translations at any time, or is about to.
-    Active,
+    Active = 0,
     /// It uses none, but its root leads to the tables.
-    Lazy,
+    Lazy = 1,
     /// It has loaded the kernel's root.
-    Detached,
+    Detached = 2,
     /// It is in the kernel and looks before it uses any.
-    Deferring,
+    Deferring = 3,
     /// It is about to use a space again, perhaps under a tag that it kept, and has not yet loaded its root, or not looked what it has missed.
     /// Said where anything may have passed it by: by a CPU that was lazy or deferring, and where back ends flush.
-    Joining,
+    Joining = 4,
 }
-
-/// [`Attention::Joining`], as a word.
-const JOINING: u64 = 4;
 
 /// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, where back ends flush also at each load
 /// of a space; read by every initiator in between.
@@ -37,8 +34,11 @@ const JOINING: u64 = 4;
 #[repr(align(128))]
 pub(crate) struct LazyMark {
     attention: AtomicU64,
-    /// Here, because a CPU that reads one may read the other.
-    pub(crate) presence: Presence,
+    /// Where the CPU is, and was, as a resident (`present.rs`). Here, because a CPU that reads one may read the other.
+    pub(super) here: AtomicU64,
+    pub(super) was: AtomicU64,
+    /// `here`, for its CPU.
+    pub(super) here_copy: OwnWord,
     /// The space that the CPU loaded last under a [global tag](crate::remote::GlobalTags).
     tagged: AtomicU64,
     /// The guest that the CPU runs; [`SpaceId::KERNEL`] for none.
@@ -51,7 +51,9 @@ impl LazyMark {
         pub(crate) fn new() -> Self {
             Self {
                 attention: AtomicU64::new(0),
-                presence: Presence::new(),
+                here: AtomicU64::new(0),
+                was: AtomicU64::new(0),
+                here_copy: OwnWord::new(),
                 tagged: AtomicU64::new(0),
                 guest: AtomicU64::new(0),
             }
@@ -60,7 +62,7 @@ impl LazyMark {
 
     #[inline]
     pub(crate) fn get(&self) -> Attention {
-        // ORDERING: acquires the CPU's last uses of the space, and of freed tables; pairs with `set` and `end_join`.
+        // ORDERING: acquires the CPU's last uses of the space, and of freed tables; pairs with `set`.
         match self.attention.load(Ordering::Acquire) {
             0 => Attention::Active,
             1 => Attention::Lazy,
@@ -73,73 +75,56 @@ impl LazyMark {
     /// The space that the CPU has loaded under its global tag: it never loads it under another again.
     pub(super) fn tagged(&self) -> SpaceId {
         // ORDERING: Acquire: no translation under an older tag is used; pairs with `set_tagged`.
-        SpaceId::from_raw(self.tagged.load(Ordering::Acquire))
+        SpaceId(self.tagged.load(Ordering::Acquire))
     }
 
     pub(super) fn set_tagged(&self, space: SpaceId) {
-        if self.tagged.load(Ordering::Relaxed) != space.raw() {
+        if self.tagged.load(Ordering::Relaxed) != space.0 {
             // ORDERING: Release publishes the load; pairs with `tagged`.
-            self.tagged.store(space.raw(), Ordering::Release);
+            self.tagged.store(space.0, Ordering::Release);
         }
     }
 
     /// The CPU is about to run `guest`, and a full barrier and a look at its generation follow; or it runs none any more.
     pub(super) fn set_guest(&self, guest: SpaceId) {
         // ORDERING: Release publishes that every access through the translations of the guest before is over (I4, I5); pairs with `guest`.
-        self.guest.store(guest.raw(), Ordering::Release);
+        self.guest.store(guest.0, Ordering::Release);
     }
 
     /// The guest that the CPU runs. On another CPU: after the barrier that follows the change of its tables.
     pub(crate) fn guest(&self) -> SpaceId {
         // ORDERING: Acquire: an initiator that finds another guest, or none, comes after the last use; pairs with `set_guest`.
-        SpaceId::from_raw(self.guest.load(Ordering::Acquire))
+        SpaceId(self.guest.load(Ordering::Acquire))
     }
 
-    /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
-    #[inline]
-    pub(crate) fn wake(&self) {
-        // ORDERING: Release keeps what the CPU owes before the mark, for NMIs on this CPU; pairs with nothing else.
-        self.attention.store(0, Ordering::Release);
-    }
-
-    /// As [`wake`](Self::wake), and until [`end_join`](Self::end_join) NMI-like contexts use no user memory here, and an initiator that
-    /// frees tables does not leave the CPU to a back end.
+    /// The CPU is about to use a space again. Until it says [`Active`](Attention::Active) NMI-like contexts use no user memory here, and an
+    /// initiator that frees tables does not leave the CPU to a back end. A full barrier and a look at the generation must follow.
     #[inline]
     pub(crate) fn begin_join(&self) {
         // Relaxed: the barrier that follows publishes it.
-        self.attention.store(JOINING, Ordering::Relaxed);
+        self.attention
+            .store(Attention::Joining as u64, Ordering::Relaxed);
     }
 
-    /// The root is loaded, and the CPU has looked what passed it by, and dropped it.
-    #[inline]
-    pub(crate) fn end_join(&self) {
-        // ORDERING: Release publishes that the CPU has walked freed tables for the last time, to an initiator that leaves it to a back end
-        // (I4); pairs with `get`.
-        self.attention.store(0, Ordering::Release);
-    }
-
-    /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
+    /// [`Lazy`](Attention::Lazy), [`Deferring`](Attention::Deferring): the CPU has used its space for the last time;
+    /// [`Detached`](Attention::Detached): its tables too. [`Active`](Attention::Active): it is about to use a space, and a full barrier and a look at
+    /// the generation must follow; or it ends a join: the root is loaded, and what passed the CPU by is dropped.
     #[inline]
     pub(crate) fn set(&self, attention: Attention) {
-        let value = match attention {
-            Attention::Active => 0,
-            Attention::Lazy => 1,
-            Attention::Detached => 2,
-            Attention::Deferring => 3,
-            Attention::Joining => JOINING,
-        };
         // ORDERING: Release publishes that every access through the space's translations (and the root load
-        // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5).
-        self.attention.store(value, Ordering::Release);
+        // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5). At the end of a join it publishes that
+        // the CPU has walked freed tables for the last time, to an initiator that leaves it to a back end (I4). Otherwise `Active` keeps what the CPU
+        // owes before the mark, for NMIs on this CPU. Pairs with `get`.
+        self.attention.store(attention as u64, Ordering::Release);
     }
 }
 
 impl Attention {
-    /// Whether a flush need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
-    pub(crate) fn skips(self, freed: FreedTables) -> bool {
+    /// Whether a flush, which [spares nobody](crate::tlb::FlushRequest::spares_nobody) or not, need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
+    pub(crate) fn skips(self, spares_nobody: bool) -> bool {
         match self {
             Self::Active | Self::Joining => false,
-            Self::Lazy | Self::Deferring => freed == FreedTables::No,
+            Self::Lazy | Self::Deferring => !spares_nobody,
             Self::Detached => true,
         }
     }

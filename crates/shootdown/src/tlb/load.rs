@@ -5,11 +5,11 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
-use crate::memory::CpuState;
+use crate::memory::{CpuState, Here};
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{
     AddressSpace, Asid, FlushRange, FreedTables, KernelRoot, Slots, SpaceId, SpaceRoot, TagEntries,
-    TlbGen, UserSide, Why,
+    TlbGen,
 };
 use crate::trace::TraceEvent;
 
@@ -25,13 +25,11 @@ impl<P: Platform> Shootdown<P> {
         if known == generation {
             return;
         }
-        if self.has_global_tag_loaded(state, space.id())
-            && space.tag_run().covers(known, generation)
-        {
-            return state.tlb.record(generation);
+        let has_global_tag = self.tag_of_loaded(state, space.id()) == Some(state.tlb.asid());
+        if !has_global_tag || !space.tag_run().covers(known, generation) {
+            self.drop_loaded::<WINDOWS>(state);
+            state.counters.full_flushes.add(1);
         }
-        self.drop_loaded::<WINDOWS>(state);
-        state.counters.full_flushes.add(1);
         // I3: the generation was read before the flush.
         state.tlb.record(generation);
     }
@@ -64,106 +62,100 @@ impl<P: Platform> Shootdown<P> {
         self.note_user_side(state, Some((range, freed)));
     }
 
-    #[inline]
-    fn note_user_side(&self, state: &CpuState<P>, range: Option<(FlushRange, FreedTables)>) {
-        if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
-            state.tlb.set_user_side(UserSide::Due);
-        }
-    }
-
     /// Loads a root of a space whose generation, read after the barrier of I2, is `generation`.
     pub(super) fn load<const WINDOWS: bool>(
         &self,
-        me: CpuId,
+        here: Here<'_, P>,
         wanted: &SpaceRoot<'_, P::Cpus>,
         generation: TlbGen,
     ) {
-        let state = self.state(me);
-        let slots = self.leave_tag::<WINDOWS>(me);
-        let (name, age) = (wanted.name::<WINDOWS>(), wanted.age::<WINDOWS>(generation));
-        let global = self.global_tag::<WINDOWS>(wanted);
+        let tlb = &here.tlb;
+        let slots = self.leave_tag::<WINDOWS>(here);
+        let space = wanted.space;
+        let (mut name, mut root, mut age) = (space.id(), space.root(), generation);
+        if let Some(windows) = wanted.windows::<WINDOWS>() {
+            (name, root) = (windows.name, windows.root());
+            age = generation.aged(windows.changes.get());
+        }
+        let global = match name == space.id() {
+            true => self.platform.global_tags().of(space.id()),
+            // A private root has tags of its own.
+            false => None,
+        };
         let choice = match global {
-            None => slots.choose(self.policy(), name, age, &state.tlb.turn),
-            Some(asid) => slots.choose_global(self.policy(), asid, name, |known| {
-                known == generation || wanted.space.tag_run().covers(known, generation)
+            None => slots.choose(self.policy(), name, age, &tlb.turn),
+            Some(tag) => slots.choose_global(self.policy(), tag.asid, name, |known| {
+                known == generation || space.tag_run().covers(known, generation)
             }),
         };
-        state.counters.count_tag(choice.why);
-        if choice.why == Why::Untagged {
-            state.tlb.set_untagged(None);
+        here.counters.count_tag(choice.why);
+        if choice.asid == Asid::UNTAGGED {
+            tlb.set_untagged(None);
         }
-        self.load_value(state, wanted.root::<WINDOWS>(), choice.asid, choice.entries);
+        self.load_value(here.state, root, choice.asid, choice.entries);
         // I3: the generation was read before the load dropped everything older, or is that of the tag.
-        state
-            .tlb
-            .set_loaded(wanted.space.id(), generation, choice.asid);
-        self.note_root::<WINDOWS>(state, Some(wanted));
-        state.tlb.set_user_side(choice.user);
+        tlb.set_loaded(space.id(), generation, choice.asid);
+        if WINDOWS {
+            wanted.note(tlb);
+        }
+        tlb.user_side_due.set(choice.user_side_due);
         if !self.platform.global_tags().is_none() {
-            state.tlb.root.set(wanted.root::<WINDOWS>());
+            tlb.root.set(root);
         }
         if global.is_some() {
-            state.lazy.set_tagged(name);
+            here.lazy.set_tagged(name);
         }
         if choice.entries == TagEntries::Keep && self.platform.flushes_remotely() {
             // Since the generation was read a back end may have flushed this CPU, under the tag that was loaded still.
-            self.drop_missed::<WINDOWS>(state, wanted.space, wanted.space.generation());
+            self.drop_missed::<WINDOWS>(here.state, space, space.generation());
         }
-    }
-
-    /// The global tag of `wanted`, if it is a shared root and the space has one. After the barrier of I2.
-    fn global_tag<const WINDOWS: bool>(&self, wanted: &SpaceRoot<'_, P::Cpus>) -> Option<Asid> {
-        let (tags, space) = (self.platform.global_tags(), wanted.space.id());
-        if tags.is_none() || wanted.name::<WINDOWS>() != space {
-            return None;
-        }
-        Some(tags.of(space)?.asid)
     }
 
     /// Loads a root without a user part.
-    pub(super) fn load_kernel(&self, me: CpuId, root: KernelRoot) {
-        match self.is_resident_somewhere(me) {
-            false => self.load_kernel_root::<false>(me, root),
-            true => self.load_kernel_root::<true>(me, root),
+    pub(super) fn load_kernel(&self, here: Here<'_, P>, root: KernelRoot) {
+        match Self::is_resident_somewhere(here.state) {
+            false => self.load_kernel_root::<false>(here, root),
+            true => self.load_kernel_root::<true>(here, root),
         }
     }
 
-    fn load_kernel_root<const WINDOWS: bool>(&self, me: CpuId, root: KernelRoot) {
-        let state = self.state(me);
-        let slots = self.leave_tag::<WINDOWS>(me);
-        let keeps = !slots.is_empty() && state.tlb.is_untagged(root);
-        let entries = match keeps {
+    fn load_kernel_root<const WINDOWS: bool>(&self, here: Here<'_, P>, root: KernelRoot) {
+        let tlb = &here.tlb;
+        let slots = self.leave_tag::<WINDOWS>(here);
+        let entries = match !slots.is_empty() && tlb.is_untagged(root) {
             true => TagEntries::Keep,
             false => TagEntries::Drop,
         };
-        self.load_value(state, root.as_u64(), Asid::UNTAGGED, entries);
-        state.tlb.set_untagged(Some(root));
-        state
-            .tlb
-            .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
-        self.note_root::<WINDOWS>(state, None);
-        self.settle::<WINDOWS>(state, None);
+        self.load_value(here.state, root.as_u64(), Asid::UNTAGGED, entries);
+        tlb.set_untagged(Some(root));
+        tlb.set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
+        if WINDOWS {
+            tlb.private_name.set(SpaceId::KERNEL.0);
+            here.lazy.settle(None);
+        }
         self.platform.on_trace(TraceEvent::Switched {
-            cpu: me,
+            cpu: here.cpu,
             space: SpaceId::KERNEL,
         });
     }
 
     /// Remembers what the loaded tag holds, before another is loaded.
-    pub(super) fn leave_tag<const WINDOWS: bool>(&self, me: CpuId) -> Slots<'_> {
-        let slots = self.tag_slots(me);
-        let state = self.state(me);
-        let tlb = &state.tlb;
+    pub(super) fn leave_tag<const WINDOWS: bool>(&self, here: Here<'_, P>) -> Slots<'_> {
+        let slots = self.tag_slots(here.cpu);
+        let tlb = &here.tlb;
         let loaded = tlb.asid();
-        if tlb.take_others_void() {
+        if tlb.others_void.replace(false) {
             slots.void_all_but(loaded);
             if loaded != Asid::UNTAGGED {
                 tlb.set_untagged(None);
             }
         }
-        let name = self.loaded_name::<WINDOWS>(state);
-        let age = self.loaded_age::<WINDOWS>(state);
-        slots.leave(loaded, name, age, tlb.user_side());
+        let (mut name, mut age) = (tlb.loaded(), tlb.generation());
+        if WINDOWS && self.has_private_loaded(here.state) {
+            name = tlb.private_name();
+            age = age.aged(tlb.window_changes.get());
+        }
+        slots.leave(loaded, name, age, tlb.user_side_due.get());
         slots
     }
 

@@ -1,10 +1,10 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{OwnFlag, OwnWord};
-use crate::tlb::{Asid, KernelRoot, SpaceId, TlbGen, UserSide};
+use crate::tlb::{Asid, KernelRoot, SpaceId, TlbGen};
 
 /// Changes of the loaded space after the generation that a CPU has recorded: bit `i` is the change `i + 1` further on. The last bit stands for that change
-/// and all behind it, and is never [split](Self::split) off.
+/// and all behind it, and is never recorded by its bit alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Changes(pub(super) u64);
 
@@ -12,31 +12,9 @@ impl Changes {
     pub(super) const NONE: Self = Self(0);
     const FAR: u64 = 1 << 63;
 
-    /// The change so many after the recorded one, at least one.
-    #[inline]
-    fn only(ahead: u64) -> Self {
-        Self(1 << (ahead - 1).min(63))
-    }
-
     #[inline]
     pub(super) fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
-    }
-
-    /// How many there are from the recorded one on without a gap, and the rest as seen from there.
-    #[inline]
-    fn split(self) -> (u64, Self) {
-        let follow = self.0.trailing_ones();
-        (
-            u64::from(follow),
-            Self(self.0.checked_shr(follow).unwrap_or(0)),
-        )
-    }
-
-    /// The newest, or the recorded generation.
-    #[inline]
-    fn newest(self, recorded: TlbGen) -> TlbGen {
-        TlbGen::from_raw(recorded.as_u64() + u64::from(u64::BITS - self.0.leading_zeros()))
     }
 
     /// Whether they follow the recorded one without a gap.
@@ -64,27 +42,32 @@ pub(crate) struct CpuTlb {
     apart: OwnWord,
     /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
-    owes_flush: OwnFlag,
+    pub(super) owes_flush: OwnFlag,
     /// The tag of the loaded root.
     asid: OwnWord,
     /// The loaded root, where it may have to be loaded again under a [global tag](crate::remote::GlobalTags). Without global tags: between the halves of a switch, the
     /// space that is being loaded.
     pub(super) root: OwnWord,
     /// Whether the user side of the tag missed a flush.
-    user_side_due: OwnWord,
+    pub(super) user_side_due: OwnFlag,
     /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
     /// let go. One that is [being left](SpaceId::being_left) between the halves of a switch.
     host: OwnWord,
     /// The root to load when a lazy CPU has to let go.
-    lazy_root: OwnWord,
+    pub(super) lazy_root: OwnWord,
     /// Whose turn it is to lose a tag.
     pub(crate) turn: OwnWord,
     /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
-    others_void: OwnFlag,
+    pub(super) others_void: OwnFlag,
     /// The complement of the kernel root of which alone [`Asid::UNTAGGED`] holds translations, none of them void; zero where it may hold others.
     untagged: OwnWord,
-    /// The loaded root, if it is a private one.
-    pub(crate) windows: LoadedWindows,
+    /// The name of the [private root](crate::windows::WindowRoot) that is loaded; [`SpaceId::KERNEL`] for another root.
+    pub(super) private_name: OwnWord,
+    /// That root, and the shared one of its space.
+    pub(super) private_root: OwnWord,
+    pub(super) shared_root: OwnWord,
+    /// How often its windows had changed when the translations here were last known to be none but theirs.
+    pub(super) window_changes: OwnWord,
 }
 
 impl CpuTlb {
@@ -96,19 +79,22 @@ impl CpuTlb {
             owes_flush: OwnFlag::new(),
             asid: OwnWord::new(),
             root: OwnWord::new(),
-            user_side_due: OwnWord::new(),
+            user_side_due: OwnFlag::new(),
             host: OwnWord::new(),
             lazy_root: OwnWord::new(),
             turn: OwnWord::new(),
             others_void: OwnFlag::new(),
             untagged: OwnWord::new(),
-            windows: LoadedWindows::new(),
+            private_name: OwnWord::new(),
+            private_root: OwnWord::new(),
+            shared_root: OwnWord::new(),
+            window_changes: OwnWord::new(),
         }
     }
 
     #[inline]
     pub(crate) fn loaded(&self) -> SpaceId {
-        SpaceId::from_raw(self.loaded.get())
+        SpaceId(self.loaded.get())
     }
 
     #[inline]
@@ -124,14 +110,14 @@ impl CpuTlb {
     /// A root is about to be loaded: from here to [`set_loaded`](Self::set_loaded) no space is.
     #[inline]
     pub(crate) fn begin_load(&self) {
-        self.loaded.set(SpaceId::KERNEL.raw());
+        self.loaded.set(SpaceId::KERNEL.0);
     }
 
     #[inline]
     pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
         self.asid.set(u64::from(asid.as_u16()));
         self.record(generation);
-        self.loaded.set(space.raw());
+        self.loaded.set(space.0);
     }
 
     /// Everything up to `generation` has been dropped, or nothing of the space was cached before.
@@ -145,7 +131,8 @@ impl CpuTlb {
     #[inline]
     pub(super) fn record_whole(&self, generation: TlbGen) {
         // Who knows of a change knows that those before it were made.
-        let known = self.apart().newest(self.generation());
+        let ahead = u64::BITS - self.apart().0.leading_zeros();
+        let known = TlbGen::from_raw(self.generation.get() + u64::from(ahead));
         self.record(generation.max(known));
     }
 
@@ -153,10 +140,14 @@ impl CpuTlb {
     #[inline]
     pub(super) fn record_changes(&self, changes: Changes) {
         let before = self.apart();
-        let (follow, apart) = before.and(changes).split();
+        let known = before.and(changes);
+        // Those that follow the recorded one without a gap need no bits any more; the others are counted from there.
+        let follow = known.0.trailing_ones();
         if follow > 0 {
-            self.generation.set(self.generation.get() + follow);
+            self.generation
+                .set(self.generation.get() + u64::from(follow));
         }
+        let apart = Changes(known.0.checked_shr(follow).unwrap_or(0));
         if apart != before {
             self.apart.set(apart.0);
         }
@@ -171,83 +162,18 @@ impl CpuTlb {
     /// The change `generation`, which is none of those that were dropped.
     #[inline]
     pub(super) fn change(&self, generation: TlbGen) -> Changes {
-        Changes::only(generation.as_u64() - self.generation().as_u64())
-    }
-
-    #[inline]
-    pub(crate) fn user_side(&self) -> UserSide {
-        match self.user_side_due.get() {
-            0 => UserSide::Current,
-            _ => UserSide::Due,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn set_user_side(&self, user: UserSide) {
-        self.user_side_due.set(u64::from(user == UserSide::Due));
-    }
-
-    #[inline]
-    pub(crate) fn owes_flush(&self) -> bool {
-        self.owes_flush.get()
-    }
-
-    #[inline]
-    pub(crate) fn set_owes_flush(&self, owes: bool) {
-        self.owes_flush.set(owes);
+        let ahead = generation.as_u64() - self.generation.get();
+        Changes(1 << (ahead - 1).min(63))
     }
 
     #[inline]
     pub(crate) fn host(&self) -> SpaceId {
-        SpaceId::from_raw(self.host.get())
+        SpaceId(self.host.get())
     }
 
     #[inline]
     pub(crate) fn set_host(&self, space: SpaceId) {
-        self.host.set(space.raw());
-    }
-
-    /// From here to [`end_switch`](Self::end_switch) the host loads a root of `next`, no translation of which is older than `generation`.
-    pub(super) fn begin_switch(&self, next: SpaceId, generation: TlbGen) {
-        self.record(generation);
-        self.root.set(next.raw());
-        self.set_host(self.host().being_left());
-    }
-
-    /// From which space to which the host switches, between the halves.
-    pub(super) fn switch(&self) -> Option<(SpaceId, SpaceId)> {
-        let host = self.host();
-        let from = SpaceId::from_raw(host.raw() & !SpaceId::SPARE_BIT);
-        host.is_being_left()
-            .then(|| (from, SpaceId::from_raw(self.root.get())))
-    }
-
-    /// The host has loaded the root of `next`, untagged.
-    pub(super) fn end_switch(&self, next: SpaceId) {
-        self.set_untagged(None);
-        self.set_user_side(UserSide::Current);
-        self.set_loaded(next, self.generation(), Asid::UNTAGGED);
-        self.set_host(next);
-    }
-
-    #[inline]
-    pub(crate) fn lazy_root(&self) -> KernelRoot {
-        KernelRoot::kept(self.lazy_root.get())
-    }
-
-    #[inline]
-    pub(crate) fn set_lazy_root(&self, root: KernelRoot) {
-        self.lazy_root.set(root.as_u64());
-    }
-
-    #[inline]
-    pub(crate) fn void_others(&self) {
-        self.others_void.set(true);
-    }
-
-    #[inline]
-    pub(crate) fn take_others_void(&self) -> bool {
-        self.others_void.replace(false)
+        self.host.set(space.0);
     }
 
     /// Whether [`Asid::UNTAGGED`] holds nothing but translations of `root`, none of them void.
@@ -260,32 +186,11 @@ impl CpuTlb {
     pub(crate) fn set_untagged(&self, root: Option<KernelRoot>) {
         self.untagged.set(root.map_or(0, |root| !root.as_u64()));
     }
-}
 
-/// What a CPU remembers of the private root that it has loaded.
-#[derive(Debug)]
-pub(crate) struct LoadedWindows {
-    /// [`SpaceId::KERNEL`] when it has loaded another root.
-    pub(super) name: OwnWord,
-    pub(super) private: OwnWord,
-    pub(super) shared: OwnWord,
-    /// How often the windows had changed when the translations here were last known to be none but theirs.
-    pub(super) changes: OwnWord,
-}
-
-impl LoadedWindows {
-    pub(crate) const fn new() -> Self {
-        Self {
-            name: OwnWord::new(),
-            private: OwnWord::new(),
-            shared: OwnWord::new(),
-            changes: OwnWord::new(),
-        }
-    }
-
+    /// The name of the private root that is loaded; [`SpaceId::KERNEL`] if it is another root.
     #[inline]
-    pub(super) fn name(&self) -> SpaceId {
-        SpaceId::from_raw(self.name.get())
+    pub(super) fn private_name(&self) -> SpaceId {
+        SpaceId(self.private_name.get())
     }
 }
 
@@ -362,7 +267,7 @@ mod tests {
     #[test]
     fn nothing_is_apart_after_a_load() {
         let tlb = CpuTlb::new();
-        tlb.record_changes(Changes::only(2));
+        tlb.record_changes(Changes(0b10));
         assert_ne!(tlb.apart(), Changes::NONE);
         tlb.record(TlbGen::from_raw(7));
         assert_eq!(tlb.apart(), Changes::NONE);

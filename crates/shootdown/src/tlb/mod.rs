@@ -61,11 +61,10 @@ pub use ticket::FlushTicket;
 pub use vcpu::{GuestEntry, GuestExit, Vcpu};
 pub use window_root::WindowRoot;
 
-pub(crate) use asid::{Slots, UserSide, Why};
+pub(crate) use asid::{Slots, Why};
 pub(crate) use batch::Unlinked;
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
-pub(crate) use present::Presence;
 pub(crate) use request::Change;
 pub(crate) use respond::Serving;
 pub(crate) use space_root::SpaceRoot;

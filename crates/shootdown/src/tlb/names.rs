@@ -41,7 +41,7 @@ impl Root {
 
 /// The root of page tables without a user part, which a CPU loads that runs in no space. Most kernels have one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct KernelRoot(u64);
+pub struct KernelRoot(pub(super) u64);
 
 impl KernelRoot {
     /// The root with this value, which is not `u64::MAX`.
@@ -59,18 +59,12 @@ impl KernelRoot {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
-
-    /// A root that the engine was given, as a word that it keeps.
-    #[inline]
-    pub(crate) const fn kept(value: u64) -> Self {
-        Self(value)
-    }
 }
 
 /// The name of an address space. Never reused while the engine lives, so a stale one matches nothing;
 /// this is why the engine compares names and never pointers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SpaceId(u64);
+pub struct SpaceId(pub(super) u64);
 
 impl SpaceId {
     /// No user space: the kernel's own mappings, or a CPU with a kernel root.
@@ -89,16 +83,6 @@ impl SpaceId {
         Self(number << Self::ENGINE_SHIFT | sequence)
     }
 
-    #[inline]
-    pub(crate) const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    #[inline]
-    pub(crate) const fn raw(self) -> u64 {
-        self.0
-    }
-
     /// The same name, of a space that a host is leaving by [`begin_switch`](crate::host_roots::HostRoots::begin_switch).
     pub(super) const fn being_left(self) -> Self {
         Self(self.0 | Self::SPARE_BIT)
@@ -106,11 +90,6 @@ impl SpaceId {
 
     pub(super) const fn is_being_left(self) -> bool {
         self.0 & Self::SPARE_BIT != 0
-    }
-
-    /// No name, but it says the engine.
-    pub(super) const fn of_its_engine(self) -> Self {
-        Self::of_engine(self.engine(), 0)
     }
 
     /// The number of its engine.
@@ -144,6 +123,13 @@ impl TlbGen {
     /// The number, for reports.
     pub const fn as_u64(self) -> u64 {
         self.0
+    }
+
+    /// The age of what is as new as this generation, of a root that has changed so often besides: both counts only grow, so their sum is the
+    /// same only if both are.
+    #[inline]
+    pub(super) const fn aged(self, changes: u64) -> Self {
+        Self(self.0.wrapping_add(changes))
     }
 }
 

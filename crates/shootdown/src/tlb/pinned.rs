@@ -72,7 +72,7 @@ impl<P: Platform> PinnedWindows<'_, P> {
         // Also when this is dropped here at once: the same name may be remembered for another tag, from under another policy.
         let changes = self.windows.changes.get().wrapping_add(1);
         self.windows.changes.set(changes);
-        if tlb.windows.name() == self.windows.name {
+        if tlb.private_name() == self.windows.name {
             engine.platform.on_trace(TraceEvent::FlushStarted {
                 cpu: me,
                 space: self.windows.space(),
@@ -84,7 +84,7 @@ impl<P: Platform> PinnedWindows<'_, P> {
                 engine.drop_range(state, range, FreedTables::Yes);
                 counters.pages_flushed.add(range.page_count() as u64);
             }
-            tlb.windows.changes.set(changes);
+            tlb.window_changes.set(changes);
             counters.window_flushes.add(1);
             engine.platform.on_trace(TraceEvent::FlushFinished {
                 cpu: me,
@@ -98,7 +98,7 @@ impl<P: Platform> PinnedWindows<'_, P> {
 
     /// Whether this CPU has the private root loaded.
     pub fn is_loaded(&self) -> bool {
-        self.engine.state(self.windows.cpu()).tlb.windows.name() == self.windows.name
+        self.engine.state(self.windows.cpu()).tlb.private_name() == self.windows.name
     }
 }
 

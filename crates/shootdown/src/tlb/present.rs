@@ -8,33 +8,15 @@
 //! `here`, and clears `was` when the root has been loaded; an initiator that finds another space in `here` and then in `was` knows that the
 //! CPU has left, its speculation too (I4, I5). `here` is stored before the barrier of I2.
 
-use crate::sync::{AtomicU64, Ordering, OwnWord, const_fn};
-use crate::tlb::SpaceId;
+use crate::sync::Ordering;
+use crate::tlb::{LazyMark, SpaceId};
 
 /// Which space a CPU is in, as far as it is a resident there.
-#[derive(Debug)]
-pub(crate) struct Presence {
-    here: AtomicU64,
-    was: AtomicU64,
-    /// `here`, for its CPU.
-    here_copy: OwnWord,
-}
-
-impl Presence {
-    const_fn! {
-        pub(crate) fn new() -> Self {
-            Self {
-                here: AtomicU64::new(0),
-                was: AtomicU64::new(0),
-                here_copy: OwnWord::new(),
-            }
-        }
-    }
-
+impl LazyMark {
     /// The CPU is about to load `space`. The barrier of I2 and [`settle`](Self::settle) must follow.
     pub(crate) fn arrive(&self, space: SpaceId) {
         let before = self.here_copy.get();
-        if before == space.raw() {
+        if before == space.0 {
             return;
         }
         if before != 0 {
@@ -42,8 +24,8 @@ impl Presence {
             self.was.store(before, Ordering::Release);
         }
         // ORDERING: Release publishes `was`; pairs with `is_in`.
-        self.here.store(space.raw(), Ordering::Release);
-        self.here_copy.set(space.raw());
+        self.here.store(space.0, Ordering::Release);
+        self.here_copy.set(space.0);
     }
 
     /// The CPU has loaded a root: that of the space where it has [arrived](Self::arrive), or, with `None`, of one where it is no
@@ -74,7 +56,6 @@ impl Presence {
     pub(crate) fn is_in(&self, space: SpaceId) -> bool {
         // ORDERING: Acquire: an initiator that sees another space in `here` sees in `was` what was left for it, or that it is left; pairs with
         // `arrive` and `settle`.
-        self.here.load(Ordering::Acquire) == space.raw()
-            || self.was.load(Ordering::Acquire) == space.raw()
+        self.here.load(Ordering::Acquire) == space.0 || self.was.load(Ordering::Acquire) == space.0
     }
 }

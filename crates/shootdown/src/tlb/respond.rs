@@ -36,7 +36,7 @@ pub(crate) struct Serving<'a, P: Platform>(pub(crate) Here<'a, P>);
 impl<P: Platform> Drop for Serving<'_, P> {
     fn drop(&mut self) {
         assert!(
-            !self.0.tlb.owes_flush(),
+            !self.0.tlb.owes_flush.get(),
             "a responder unwound that owes a flush"
         );
     }
@@ -61,12 +61,12 @@ impl<P: Platform> Shootdown<P> {
         me.counters.early_acks.add(1);
         // Before the acknowledgement: it panics at a mistake of the host's.
         let is_due = self.check_due(me, &flush);
-        me.tlb.set_owes_flush(true);
+        me.tlb.owes_flush.set(true);
         self.acknowledge(me, place);
         if is_due {
             self.flush_change(me, &flush, Role::Responder);
         }
-        me.tlb.set_owes_flush(false);
+        me.tlb.owes_flush.set(false);
     }
 
     /// What a flush request of this kind asks for.
@@ -119,7 +119,7 @@ impl<P: Platform> Shootdown<P> {
     #[cold]
     fn count_stray(&self, me: Here<'_, P>) {
         assert!(
-            me.tlb.switch().is_none(),
+            !me.tlb.host().is_being_left(),
             "{} polls, or flushes, between begin_switch and end_switch: keep interrupts off there, and take no lock that polls",
             me.cpu
         );
@@ -143,7 +143,7 @@ impl<P: Platform> Shootdown<P> {
         let changes = me.tlb.change(request.generation);
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
-            return self.detach(me.cpu);
+            return self.detach(me);
         }
         let known = me.tlb.apart().and(changes);
         if !known.follow() {
@@ -255,7 +255,7 @@ impl<P: Platform> Shootdown<P> {
             return match request.space == SpaceId::KERNEL {
                 true => self.drop_local(LocalFlush::All),
                 false => match self.tag_due(state, request.space) {
-                    Some(asid) => self.load_under(me.cpu, asid),
+                    Some(asid) => self.load_under(me, asid),
                     None => self.drop_loaded::<WINDOWS>(state),
                 },
             };
@@ -270,7 +270,7 @@ impl<P: Platform> Shootdown<P> {
             && (freed == FreedTables::Yes || !P::KERNEL_PAGES_ARE_GLOBAL)
         {
             // Other tags may still have entries of tables that were freed, or the pages themselves.
-            state.tlb.void_others();
+            state.tlb.others_void.set(true);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::mask::CpuMask;
 use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
 use crate::sync::line_name::{first_name, touches};
-use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, SetOnce};
+use crate::sync::{AtomicU64, Ordering, OwnFlag, Padded, SetOnce};
 use crate::tlb::{Root, SpaceId, TagRun, TagSet, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
@@ -24,7 +24,7 @@ pub struct AddressSpace<C: Capacity> {
     top: AtomicU64,
     /// Whether any CPU is or was a resident. A CPU that is one knows its own store; others may learn it late, and then ask one
     /// CPU too many.
-    has_residents: OwnWord,
+    has_residents: OwnFlag,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<C>,
     /// Where it has, or has asked for, a [global tag](crate::remote::GlobalTags).
@@ -47,7 +47,7 @@ impl<C: Capacity> AddressSpace<C> {
             id: engine.fresh_space_id(),
             root,
             top: AtomicU64::new(1),
-            has_residents: OwnWord::new(),
+            has_residents: OwnFlag::new(),
             residents: AtomicCpuMask::new(),
             tag_set: SetOnce::new(),
             generation: Padded(Changed {
@@ -104,7 +104,7 @@ impl<C: Capacity> AddressSpace<C> {
     /// Whether any CPU is or was one that stays in the set when it leaves. Initiators ask after the barrier of I1: a resident has
     /// said so before its barrier (I2).
     pub(crate) fn has_residents(&self) -> bool {
-        self.has_residents.get() != 0
+        self.has_residents.get()
     }
 
     /// Whether `me`, which is the running CPU or in no use of the space, stays in the set when it leaves.
@@ -114,7 +114,7 @@ impl<C: Capacity> AddressSpace<C> {
 
     /// From now on `me` stays in the set. It has said that it is here.
     pub(crate) fn add_resident(&self, me: CpuId) {
-        self.has_residents.set(1);
+        self.has_residents.set(true);
         // ORDERING: Release publishes the mark of `me`; pairs with `residents`. The barrier that follows is too late: `me` may have the
         // shared root loaded, and must not be left alone in it (I4).
         self.residents.insert(me, Ordering::Release);
@@ -125,7 +125,7 @@ impl<C: Capacity> AddressSpace<C> {
         self.residents.remove(cpu, Ordering::Relaxed);
     }
 
-    /// The residents of a group: their [`Presence`](crate::tlb::Presence) says whether they are there. Called after the barrier
+    /// The residents of a group: their [mark](crate::tlb::LazyMark) says whether they are there. Called after the barrier
     /// that follows the page-table change.
     pub(crate) fn residents_of(&self, group: usize) -> u64 {
         // ORDERING: Acquire: a resident has said where it is; pairs with `add_resident`.

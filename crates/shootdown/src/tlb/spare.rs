@@ -1,95 +1,93 @@
 //! Choosing whom a flush interrupts: the CPUs in the space's set that are online, but those that need not be told.
 
 use crate::capacity::Capacity;
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::Ordering;
-use crate::tlb::{AddressSpace, Attention, FreedTables};
+use crate::tlb::{AddressSpace, Attention, FlushRequest};
 
 impl<P: Platform> Shootdown<P> {
-    /// Puts the CPUs that a flush of `space` has to reach into this CPU's set `targets`. After the barrier that follows the
-    /// page-table change, with interrupts off.
-    pub(super) fn find_holders(
+    /// Puts the other CPUs that `request` has to reach into this CPU's set `targets`: holders of `space`, or all that are online where it is about
+    /// the kernel's part. After the barrier that follows the page-table change, with interrupts off.
+    pub(super) fn find_targets(
         &self,
-        me: CpuId,
-        space: &AddressSpace<P::Cpus>,
-        freed: FreedTables,
+        here: Here<'_, P>,
+        request: &FlushRequest,
+        space: Option<&AddressSpace<P::Cpus>>,
     ) {
-        let targets = &self.state(me).targets;
+        let (me, targets) = (here.cpu, &here.targets);
         targets.clear();
         for group in self.groups() {
-            // ORDERING: Acquire sees the root switch of a CPU that has left; pairs with `leave`.
-            let mut holders = space.cpu_set().group(group).load(Ordering::Acquire);
+            let mut wanted = match space {
+                // ORDERING: Acquire sees the root switch of a CPU that has left; pairs with `leave`.
+                Some(space) => space.cpu_set().group(group).load(Ordering::Acquire),
+                None => u64::MAX,
+            };
             if group == P::Cpus::group(me) {
-                holders &= !P::Cpus::bit(me);
+                wanted &= !P::Cpus::bit(me);
             }
-            if P::HAS_WINDOWS && holders != 0 && space.has_residents() {
-                holders &= !self.absent(group, holders, space);
+            let may_be_absent = |space: &&AddressSpace<P::Cpus>| {
+                P::HAS_WINDOWS && wanted != 0 && space.has_residents()
+            };
+            if let Some(space) = space.filter(may_be_absent) {
+                wanted &= !self.absent(here, group, wanted, space);
             }
-            if holders != 0 {
+            if wanted != 0 {
                 // A CPU may have gone offline. ORDERING: as in `ready_cpus`.
-                holders &= self.ready_set().group(group).load(Ordering::Acquire);
-                targets.set_group(group, holders);
+                wanted &= self.ready_set().group(group).load(Ordering::Acquire);
+                targets.set_group(group, wanted);
             }
         }
-        if !targets.is_empty() {
-            self.spare(me, self.spares(space, freed));
-        }
-    }
-
-    /// Puts all other CPUs that are online into this CPU's set `targets`. As [`find_holders`](Self::find_holders).
-    pub(super) fn find_others(&self, me: CpuId) {
-        let targets = &self.state(me).targets;
-        targets.clear();
-        for group in self.groups() {
-            // ORDERING: as in `ready_cpus`.
-            let mut ready = self.ready_set().group(group).load(Ordering::Acquire);
-            if group == P::Cpus::group(me) {
-                ready &= !P::Cpus::bit(me);
-            }
-            targets.set_group(group, ready);
+        if let Some(space) = space.filter(|_| !targets.is_empty()) {
+            // In transition each CPU has to load the space again.
+            let tag = self.platform.global_tags().of(space.id());
+            let in_transition = tag.is_some_and(|tag| !tag.is_settled);
+            self.spare(here, request.spares_nobody() || in_transition);
         }
     }
 
     /// Those of a group's `holders` that are residents and elsewhere: they compare generations when they come back.
     #[cold]
     #[inline(never)]
-    fn absent(&self, group: usize, holders: u64, space: &AddressSpace<P::Cpus>) -> u64 {
-        let mut absent = 0u64;
-        for lane in ones_from(space.residents_of(group) & holders, 0) {
-            let cpu = P::Cpus::cpu(group, lane);
-            if !self.state(cpu).lazy.presence.is_in(space.id()) {
-                absent |= 1 << lane;
-            }
-        }
-        let me = self.platform.current_cpu();
-        let counter = &self.state(me).counters.absent_skipped;
-        counter.add(u64::from(absent.count_ones()));
+    fn absent(
+        &self,
+        here: Here<'_, P>,
+        group: usize,
+        holders: u64,
+        space: &AddressSpace<P::Cpus>,
+    ) -> u64 {
+        let is_absent = |lane: &u32| {
+            let cpu = P::Cpus::cpu(group, *lane);
+            !self.state(cpu).lazy.is_in(space.id())
+        };
+        let residents = ones_from(space.residents_of(group) & holders, 0);
+        let absent = (residents.filter(is_absent)).fold(0u64, |absent, lane| absent | 1 << lane);
+        let count = u64::from(absent.count_ones());
+        here.counters.absent_skipped.add(count);
         absent
     }
 
     /// Takes those out of this CPU's set `targets` that will look before they use the space again.
-    fn spare(&self, me: CpuId, freed: FreedTables) {
+    fn spare(&self, here: Here<'_, P>, spares_nobody: bool) {
         let policy = self.policy();
         if !policy.is_lazy() && !policy.defers() {
             return;
         }
-        let state = self.state(me);
         let (mut lazy, mut deferring) = (0, 0);
-        for cpu in state.targets.iter() {
+        for cpu in here.targets.iter() {
             let attention = self.state(cpu).lazy.get();
-            if !attention.skips(freed) {
+            if !attention.skips(spares_nobody) {
                 continue;
             }
             match attention {
                 Attention::Deferring => deferring += 1,
                 _ => lazy += 1,
             }
-            state.targets.remove(cpu);
+            here.targets.remove(cpu);
         }
-        state.counters.lazy_skipped.add(lazy);
-        state.counters.deferring_skipped.add(deferring);
+        here.counters.lazy_skipped.add(lazy);
+        here.counters.deferring_skipped.add(deferring);
     }
 }

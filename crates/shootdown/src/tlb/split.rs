@@ -8,8 +8,9 @@
 
 use crate::engine::Shootdown;
 use crate::handle::UserMemory;
+use crate::memory::CpuState;
 use crate::platform::Platform;
-use crate::tlb::{Asid, FlushRange, FreedTables, TagEntries, UserSide};
+use crate::tlb::{Asid, FlushRange, FreedTables, TagEntries};
 
 impl<P: Platform> UserMemory<'_, P> {
     /// How to load the user side's root now: under which tag's user side, and whether what that has cached may be
@@ -28,31 +29,27 @@ impl<P: Platform> UserMemory<'_, P> {
             // Both sides share it, and so do all spaces.
             return (asid, TagEntries::Drop);
         }
-        let entries = match tlb.user_side() {
-            UserSide::Current => TagEntries::Keep,
-            UserSide::Due => TagEntries::Drop,
-        };
         // I3: interrupts stay off until the drop is done, and nothing else looks.
-        tlb.set_user_side(UserSide::Current);
+        let entries = match tlb.user_side_due.replace(false) {
+            false => TagEntries::Keep,
+            true => TagEntries::Drop,
+        };
         (asid, entries)
     }
 }
 
 impl<P: Platform> Shootdown<P> {
-    /// The kernel side of the loaded tag has been flushed: a range of it, or all.
-    pub(crate) fn flush_user_side(
+    /// The kernel side of the loaded tag has been flushed, a range of it or all: so is the user side, or remembered to be due.
+    #[inline]
+    pub(super) fn note_user_side(
         &self,
-        asid: Asid,
+        state: &CpuState<P>,
         range: Option<(FlushRange, FreedTables)>,
-    ) -> UserSide {
-        if !self.platform.splits_tags() {
-            return UserSide::Current;
-        }
-        match range {
-            Some((range, freed)) if self.platform.flush_user_side(asid, range, freed) => {
-                UserSide::Current
-            }
-            _ => UserSide::Due,
+    ) {
+        let tlb = &state.tlb;
+        let flush = |(range, freed)| self.platform.flush_user_side(tlb.asid(), range, freed);
+        if self.platform.splits_tags() && !range.is_some_and(flush) {
+            tlb.user_side_due.set(true);
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::handle::UserMemory;
+use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{AddressSpace, Attention, KernelRoot, SpaceId, SpaceRoot};
@@ -28,11 +29,17 @@ impl<P: Platform> Shootdown<P> {
         next: &AddressSpace<P::Cpus>,
     ) {
         let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        let wanted = SpaceRoot::shared(next);
-        match self.meets_windows(me, next) {
-            false => self.switch::<false>(me, previous, wanted),
-            true => self.switch_windows(me, previous, wanted),
+        let here = self.here(&irq);
+        let wanted = SpaceRoot {
+            space: next,
+            windows: None,
+        };
+        // Some CPU is a resident of `next`, or this one is where it is. One branch: both words are on lines that a switch reads anyway.
+        let meets_windows =
+            P::HAS_WINDOWS && next.has_residents() | Self::is_resident_somewhere(here.state);
+        match meets_windows {
+            false => self.switch::<false>(here, previous, wanted),
+            true => self.switch_windows(here, previous, wanted),
         }
         drop(irq);
     }
@@ -42,40 +49,39 @@ impl<P: Platform> Shootdown<P> {
     #[inline(never)]
     pub(crate) fn switch_windows(
         &self,
-        me: CpuId,
+        here: Here<'_, P>,
         previous: Option<&AddressSpace<P::Cpus>>,
         next: SpaceRoot<'_, P::Cpus>,
     ) {
-        self.switch::<true>(me, previous, next);
+        self.switch::<true>(here, previous, next);
     }
 
     /// Leaves `previous` for the root of `next`: the same code twice, with `WINDOWS`, and without all that is needed only where
-    /// a switch [meets windows](Self::meets_windows). Interrupts are off.
+    /// a switch meets windows. Interrupts are off.
     fn switch<const WINDOWS: bool>(
         &self,
-        me: CpuId,
+        here: Here<'_, P>,
         previous: Option<&AddressSpace<P::Cpus>>,
         next: SpaceRoot<'_, P::Cpus>,
     ) {
-        self.check_host(me, previous);
-        self.check_loads(me, next.space);
-        let state = self.state(me);
+        Self::check_host(here, previous);
+        self.check_loads(here.cpu, next.space);
         let space = next.space.id();
         let stays = previous.is_some_and(|previous| previous.id() == space);
         if stays
-            && state.lazy.get() == Attention::Active
-            && (!WINDOWS || self.loaded_name::<WINDOWS>(state) == next.name::<WINDOWS>())
+            && here.lazy.get() == Attention::Active
+            && (!WINDOWS || self.loaded_name::<WINDOWS>(here.state) == next.name::<WINDOWS>())
         {
             // Active CPUs have loaded what the host has not left.
             return;
         }
-        self.join::<WINDOWS>(me, next);
-        state.tlb.set_host(space);
+        self.join::<WINDOWS>(here, next);
+        here.tlb.set_host(space);
         if let Some(previous) = previous.filter(|_| !stays) {
-            self.leave(previous, me);
+            self.leave(previous, here.cpu);
         }
-        self.platform
-            .on_trace(TraceEvent::Switched { cpu: me, space });
+        let cpu = here.cpu;
+        self.platform.on_trace(TraceEvent::Switched { cpu, space });
     }
 
     /// Leaves `previous` for `kernel_root`, which maps no user memory. Same context as
@@ -85,37 +91,34 @@ impl<P: Platform> Shootdown<P> {
     /// When `previous` is not what this CPU has loaded.
     pub fn switch_away(&self, previous: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        self.check_host(me, Some(previous));
-        let state = self.state(me);
+        let here = self.here(&irq);
+        Self::check_host(here, Some(previous));
         // A lazy CPU that had to let go has loaded a kernel root, perhaps another one.
-        if state.tlb.loaded() != SpaceId::KERNEL || !state.tlb.is_untagged(kernel_root) {
-            self.load_kernel(me, kernel_root);
+        if here.tlb.loaded() != SpaceId::KERNEL || !here.tlb.is_untagged(kernel_root) {
+            self.load_kernel(here, kernel_root);
         }
-        state.tlb.set_host(SpaceId::KERNEL);
-        self.leave(previous, me);
-        state.lazy.wake();
+        here.tlb.set_host(SpaceId::KERNEL);
+        self.leave(previous, here.cpu);
+        here.lazy.set(Attention::Active);
         drop(irq);
     }
 
     /// Whether `cpu` has acknowledged a flush that it has still to do; for simulators, which see all CPUs at one moment.
     #[cfg(feature = "sim")]
     pub fn owes_flush(&self, cpu: CpuId) -> bool {
-        self.state(cpu).tlb.owes_flush()
+        self.state(cpu).tlb.owes_flush.get()
     }
 
     /// A lazy CPU lets go of its space: tables of it are about to be freed. Interrupts are off.
-    pub(crate) fn detach(&self, me: CpuId) {
-        let state = self.state(me);
-        self.load_kernel(me, state.tlb.lazy_root());
-        state.lazy.set(Attention::Detached);
-        state.counters.lazy_detached.add(1);
+    pub(super) fn detach(&self, here: Here<'_, P>) {
+        self.load_kernel(here, KernelRoot(here.tlb.lazy_root.get()));
+        here.lazy.set(Attention::Detached);
+        here.counters.lazy_detached.add(1);
     }
 
     /// Makes the root of `wanted` the one that this CPU has loaded and may use.
-    fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, P::Cpus>) {
-        let space = wanted.space;
-        let state = self.state(me);
+    fn join<const WINDOWS: bool>(&self, here: Here<'_, P>, wanted: SpaceRoot<'_, P::Cpus>) {
+        let (me, state, space) = (here.cpu, here.state, wanted.space);
         // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still, not under another that this CPU
         // has kept.
         let may_be_behind = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring)
@@ -124,9 +127,9 @@ impl<P: Platform> Shootdown<P> {
         // generation.
         match may_be_behind {
             true => state.lazy.begin_join(),
-            false => state.lazy.wake(),
+            false => state.lazy.set(Attention::Active),
         }
-        let resident = self.arrive::<WINDOWS>(me, &wanted);
+        let resident = Self::arrive::<WINDOWS>(here, &wanted);
         if resident.is_none() || !space.cpu_set().contains(me, Ordering::Relaxed) {
             space.cpu_set().insert(me, Ordering::Relaxed);
         }
@@ -134,17 +137,22 @@ impl<P: Platform> Shootdown<P> {
         // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
         let generation = space.generation();
-        self.refresh_root::<WINDOWS>(&wanted);
+        if let Some(windows) = wanted.windows::<WINDOWS>() {
+            // It has all that was in the shared one before the generation was read.
+            windows.refresh(&self.platform, space);
+        }
         if self.loaded_name::<WINDOWS>(state) == wanted.name::<WINDOWS>()
             && self.tag_due(state, space.id()).is_none()
         {
             self.drop_missed::<WINDOWS>(state, space, generation);
         } else {
-            self.load::<WINDOWS>(me, &wanted, generation);
-            self.settle::<WINDOWS>(state, resident);
+            self.load::<WINDOWS>(here, &wanted, generation);
+            if WINDOWS {
+                state.lazy.settle(resident);
+            }
         }
         if may_be_behind {
-            state.lazy.end_join();
+            state.lazy.set(Attention::Active);
         }
     }
 
@@ -157,11 +165,11 @@ impl<P: Platform> Shootdown<P> {
         self.check_owner(next.id());
     }
 
-    pub(super) fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<P::Cpus>>) {
-        let loaded = self.state(me).tlb.host();
+    pub(super) fn check_host(here: Here<'_, P>, previous: Option<&AddressSpace<P::Cpus>>) {
+        let loaded = here.tlb.host();
         let claimed = previous.map_or(SpaceId::KERNEL, AddressSpace::id);
         if loaded != claimed {
-            not_loaded(me, loaded, claimed);
+            not_loaded(here.cpu, loaded, claimed);
         }
     }
 
@@ -191,18 +199,17 @@ impl<P: Platform> UserMemory<'_, P> {
     pub fn enter_lazy(self, space: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let engine = self.0;
         let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
-        engine.check_host(me, Some(space));
-        let state = engine.state(me);
-        if state.tlb.loaded() == SpaceId::KERNEL {
+        let here = engine.here(&irq);
+        Shootdown::check_host(here, Some(space));
+        if here.tlb.loaded() == SpaceId::KERNEL {
             // Lazy already, and detached.
         } else if engine.policy().is_lazy() {
-            state.tlb.set_lazy_root(kernel_root);
-            state.lazy.set(Attention::Lazy);
+            here.tlb.lazy_root.set(kernel_root.as_u64());
+            here.lazy.set(Attention::Lazy);
         } else {
-            engine.load_kernel(me, kernel_root);
-            engine.leave(space, me);
-            state.lazy.set(Attention::Detached);
+            engine.load_kernel(here, kernel_root);
+            engine.leave(space, here.cpu);
+            here.lazy.set(Attention::Detached);
         }
         drop(irq);
     }
@@ -218,7 +225,7 @@ impl<P: Platform> UserMemory<'_, P> {
         let tlb = &state.tlb;
         space != SpaceId::KERNEL
             && tlb.loaded() == space
-            && !tlb.owes_flush()
+            && !tlb.owes_flush.get()
             && state.lazy.get() == Attention::Active
     }
 }

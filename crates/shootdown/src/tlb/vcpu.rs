@@ -37,7 +37,7 @@ impl Vcpu {
 
     /// How old what it caches from now on is. Both only grow, so their sum is the same only if both are.
     pub(super) fn age(&self, generation: TlbGen) -> TlbGen {
-        TlbGen::from_raw(generation.as_u64().wrapping_add(self.moves))
+        generation.aged(self.moves)
     }
 
     /// Whether it has run nowhere else since it was here, under this tag.

@@ -42,13 +42,18 @@ impl<P: Platform> Windows<'_, P> {
             next.id()
         );
         let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
+        let here = engine.here(&irq);
+        let me = here.cpu;
         assert!(
             windows.cpu == me,
             "{me} loads the window root of {}",
             windows.cpu
         );
-        engine.switch_windows(me, previous, SpaceRoot::private(next, windows));
+        let wanted = SpaceRoot {
+            space: next,
+            windows: Some(windows),
+        };
+        engine.switch_windows(here, previous, wanted);
         windows.was_loaded.set(true);
         drop(irq);
     }
@@ -120,7 +125,7 @@ impl<P: Platform> Windows<'_, P> {
         let engine = self.0;
         let windows = ManuallyDrop::new(windows);
         engine.check_owner(windows.space);
-        let is_here = engine.state(windows.cpu).lazy.presence.is_in(space.id());
+        let is_here = engine.state(windows.cpu).lazy.is_in(space.id());
         assert!(
             !is_here,
             "{} is in the space whose window root is retired elsewhere: do that there",
@@ -142,13 +147,13 @@ impl<P: Platform> Windows<'_, P> {
             space.id()
         );
         assert!(
-            state.tlb.windows.name() != windows.name,
+            state.tlb.private_name() != windows.name,
             "{owner} has the window root loaded that is retired: switch away first"
         );
         // Where the root was never loaded, the CPU may have the shared one: then it is in the set like any other.
         if space.is_resident(owner) {
             space.remove_resident(owner);
-            if !state.lazy.presence.is_in(space.id()) {
+            if !state.lazy.is_in(space.id()) {
                 // ORDERING: as in `leave`.
                 space.cpu_set().remove(owner, Ordering::Release);
             }
