@@ -3,7 +3,7 @@
 //! Order (I1): the host has changed its page tables; bump the generation; full barrier; read the set of CPUs;
 //! send; flush here while they work; wait.
 
-use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Targets};
+use crate::call::{FreeSlot, Kind, Payload, Request, SlotClass, Targets};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
@@ -11,10 +11,9 @@ use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
-use crate::tlb::respond::Role;
 use crate::tlb::{
-    AddressSpace, Change, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket,
-    FreedTables, Reclaimed,
+    AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
+    Reclaimed, TlbGen,
 };
 
 impl<P: Platform> Shootdown<P> {
@@ -56,12 +55,7 @@ impl<P: Platform> Shootdown<P> {
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
-        let ranges = ranges.into();
-        match scope.into() {
-            FlushScope::Space(space) => self.submit_space_flush(space, ranges, freed),
-            FlushScope::Kernel => self.submit_kernel_flush(ranges, freed),
-            FlushScope::Guest(guest) => self.submit_guest_flush(guest, &ranges, freed),
-        }
+        self.submit_scope(scope.into(), ranges.into(), freed)
     }
 
     /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
@@ -83,13 +77,13 @@ impl<P: Platform> Shootdown<P> {
     }
 
     #[track_caller]
-    fn submit_space_flush(
+    fn submit_scope(
         &self,
-        space: &AddressSpace<P::Cpus>,
+        scope: FlushScope<'_, P::Cpus>,
         mut ranges: FlushRanges,
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
-        self.check_owner(space.id());
+        self.check_scope(scope);
         if ranges.is_empty() {
             match freed {
                 FreedTables::No => return FlushTicket::done(self),
@@ -97,46 +91,37 @@ impl<P: Platform> Shootdown<P> {
                 FreedTables::Yes => ranges = FlushRanges::WHOLE,
             }
         }
-        let generation = space.bump();
-        // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
-        // (I1, I2).
-        fence(Ordering::SeqCst);
-        let request = FlushRequest::new(Change::Space(space.id(), generation), &ranges, freed);
-        // A strict flush asks whom one that frees tables asks.
-        let freed = match request.spares_nobody() {
-            true => FreedTables::Yes,
-            false => freed,
+        let (space, generation) = match scope {
+            FlushScope::Space(space) => (Some(space), space.bump()),
+            FlushScope::Kernel => (None, TlbGen::from_raw(0)),
+            FlushScope::Guest(guest) => return self.submit_guest_flush(guest),
         };
-        self.begin_flush(request, Some(space), |me| {
-            self.find_holders(me, space, freed);
-        })
-    }
-
-    fn submit_kernel_flush(
-        &self,
-        mut ranges: FlushRanges,
-        freed: FreedTables,
-    ) -> FlushTicket<'_, P> {
-        if ranges.is_empty() {
-            match freed {
-                FreedTables::No => return FlushTicket::done(self),
-                FreedTables::Yes => ranges = FlushRanges::WHOLE,
-            }
-        }
-        // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
+        // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
+        // (I1, I2). For the kernel's part: PTE change / read ready, against set ready / flush in `online` (I1).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(Change::Kernel, &ranges, freed);
-        self.begin_flush(request, None, |me| self.find_others(me))
+        let request = FlushRequest {
+            space: scope.id(),
+            generation,
+            ranges: ranges.requested(freed),
+        };
+        self.begin_flush(request, space)
     }
 
-    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that `find` puts into the set `targets`, and
-    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it needs no
-    /// request.
+    /// Checks that a space or guest is this engine's.
+    #[inline]
+    #[track_caller]
+    pub(super) fn check_scope(&self, scope: FlushScope<'_, P::Cpus>) {
+        if !matches!(scope, FlushScope::Kernel) {
+            self.check_owner(scope.id());
+        }
+    }
+
+    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that it concerns, and flushes here unless the policy
+    /// puts that after the wait. Without others, and where the platform takes them all, nothing is published.
     fn begin_flush(
         &self,
         request: FlushRequest,
         space: Option<&AddressSpace<P::Cpus>>,
-        find: impl Fn(CpuId),
     ) -> FlushTicket<'_, P> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
@@ -154,10 +139,13 @@ impl<P: Platform> Shootdown<P> {
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
                 return FlushTicket::done(self);
             }
-            find(here.cpu);
+            self.find_targets(here, &request, space);
             let is_flushed = asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
-                return self.finish_alone(here, &request, is_flushed);
+                if !is_flushed {
+                    self.flush_own(here, &request);
+                }
+                return FlushTicket::done(self);
             }
             if is_pinned && preempt.is_none() {
                 preempt = Some(self.preempt_guard());
@@ -165,13 +153,32 @@ impl<P: Platform> Shootdown<P> {
             if let Some(slot) = self.free_slot_of(irq, here, SlotClass::Flush) {
                 if slot.was_offline() {
                     // From here on nobody goes offline.
-                    find(here.cpu);
+                    self.find_targets(here, &request, space);
                 }
                 return self.publish_flush(&slot, request, policy, preempt);
             }
             // The next turn may be on another CPU.
             self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
         }
+    }
+
+    /// Puts the CPUs that the request concerns into this CPU's set `targets`.
+    #[inline]
+    fn find_targets(
+        &self,
+        here: Here<'_, P>,
+        request: &FlushRequest,
+        space: Option<&AddressSpace<P::Cpus>>,
+    ) {
+        let Some(space) = space else {
+            return self.find_others(here.cpu);
+        };
+        // A strict flush asks whom one that frees tables asks.
+        let freed = match request.spares_nobody() {
+            true => FreedTables::Yes,
+            false => FreedTables::No,
+        };
+        self.find_holders(here.cpu, space, freed);
     }
 
     /// A flush on a CPU without memory. While no CPU is online, none but this one has cached anything that concerns it: one that comes online
@@ -186,20 +193,6 @@ impl<P: Platform> Shootdown<P> {
         FlushTicket::done(self)
     }
 
-    /// Without a request: no other CPU has to be asked.
-    #[inline(always)]
-    fn finish_alone(
-        &self,
-        here: Here<'_, P>,
-        request: &FlushRequest,
-        is_flushed: bool,
-    ) -> FlushTicket<'_, P> {
-        if !is_flushed {
-            self.flush_here(here, request, Role::Initiator);
-        }
-        FlushTicket::done(self)
-    }
-
     fn publish_flush<'a>(
         &'a self,
         slot: &FreeSlot<'_, P>,
@@ -207,26 +200,6 @@ impl<P: Platform> Shootdown<P> {
         policy: Policy,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> FlushTicket<'a, P> {
-        let published = self.send_flush(slot, &request, policy);
-        let ticket = FlushTicket::published(self, published, preempt);
-        if !policy.is_concurrent() {
-            return ticket.with_local_due(request);
-        }
-        self.flush_here(slot.here, &request, Role::Initiator);
-        let counters = &slot.here.counters;
-        match self.is_done(published) {
-            true => counters.flushes_unwaited.add(1),
-            false => counters.flushes_overlapped.add(1),
-        }
-        ticket
-    }
-
-    fn send_flush(
-        &self,
-        slot: &FreeSlot<'_, P>,
-        request: &FlushRequest,
-        policy: Policy,
-    ) -> RequestRef {
         let here = slot.here;
         let mut kind = Kind::FLUSH;
         if policy.acknowledges_early() && request.allows_early_ack() {
@@ -234,20 +207,32 @@ impl<P: Platform> Shootdown<P> {
         }
         let mut payload = Payload::EMPTY;
         if policy.is_inline() {
-            payload = Payload::of(*request);
+            payload = Payload::of(request);
         } else {
             kind = kind.indirect();
             let beside = &here.indirect[slot.index].0;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
-            unsafe { beside.write(*request) };
+            unsafe { beside.write(request) };
         }
-        self.publish(slot, kind, Request::data(payload), Targets::OwnSet)
+        let published = self.publish(slot, kind, Request::data(payload), Targets::OwnSet);
+        let is_concurrent = policy.is_concurrent();
+        let local_due = (!is_concurrent).then_some(request);
+        let ticket = FlushTicket::new(self, Some(published), local_due, preempt);
+        if is_concurrent {
+            self.flush_own(here, &request);
+            match self.is_done(published) {
+                true => here.counters.flushes_unwaited.add(1),
+                false => here.counters.flushes_overlapped.add(1),
+            }
+        }
+        ticket
     }
 
-    /// Flushes on this CPU what an initiator owes it (policies that are not concurrent).
-    pub(crate) fn flush_local_due(&self, request: &FlushRequest) {
-        let irq = self.irq_guard();
-        self.flush_here(self.here(&irq), request, Role::Initiator);
-        drop(irq);
+    /// This CPU's part of a flush that it has submitted. Interrupts are off.
+    #[inline]
+    pub(super) fn flush_own(&self, here: Here<'_, P>, request: &FlushRequest) {
+        if self.flush_here(here, request) {
+            here.counters.local_flushes.add(1);
+        }
     }
 }

@@ -62,11 +62,8 @@ pub use vcpu::{GuestEntry, GuestExit, Vcpu};
 pub use window_root::WindowRoot;
 
 pub(crate) use asid::{Slots, UserSide, Why};
-pub(crate) use batch::Unlinked;
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
 pub(crate) use present::Presence;
-pub(crate) use request::Change;
-pub(crate) use respond::Serving;
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use tag_run::TagRun;
