@@ -118,7 +118,7 @@ impl<P: Platform> Shootdown<P> {
         self.callable.0.insert(me, Ordering::Release);
         // ORDERING: Release: who finds us ready can call us.
         self.ready.0.insert(me, Ordering::Release);
-        // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_flush`:
+        // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_kernel_flush`:
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
         fence(Ordering::SeqCst);
         self.drop_local(LocalFlush::All);

@@ -11,9 +11,10 @@ use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
+use crate::tlb::respond::Role;
 use crate::tlb::{
     AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
-    Reclaimed, TlbGen,
+    Reclaimed,
 };
 
 impl<P: Platform> Shootdown<P> {
@@ -55,7 +56,20 @@ impl<P: Platform> Shootdown<P> {
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
-        self.submit_scope(scope.into(), ranges.into(), freed)
+        let (scope, mut ranges) = (scope.into(), ranges.into());
+        self.check_scope(scope);
+        if ranges.is_empty() {
+            match freed {
+                FreedTables::No => return FlushTicket::done(self),
+                // Tables without a range: in doubt, everything (I10).
+                FreedTables::Yes => ranges = FlushRanges::WHOLE,
+            }
+        }
+        match scope {
+            FlushScope::Space(space) => self.submit_space_flush(space, &ranges, freed),
+            FlushScope::Kernel => self.submit_kernel_flush(&ranges, freed),
+            FlushScope::Guest(guest) => self.submit_guest_flush(guest),
+        }
     }
 
     /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
@@ -76,35 +90,39 @@ impl<P: Platform> Shootdown<P> {
         flush.hold(batch.reclaim())
     }
 
-    #[track_caller]
-    fn submit_scope(
+    fn submit_space_flush(
         &self,
-        scope: FlushScope<'_, P::Cpus>,
-        mut ranges: FlushRanges,
+        space: &AddressSpace<P::Cpus>,
+        ranges: &FlushRanges,
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
-        self.check_scope(scope);
-        if ranges.is_empty() {
-            match freed {
-                FreedTables::No => return FlushTicket::done(self),
-                // Tables without a range: in doubt, everything (I10).
-                FreedTables::Yes => ranges = FlushRanges::WHOLE,
-            }
-        }
-        let (space, generation) = match scope {
-            FlushScope::Space(space) => (Some(space), space.bump()),
-            FlushScope::Kernel => (None, TlbGen::from_raw(0)),
-            FlushScope::Guest(guest) => return self.submit_guest_flush(guest),
-        };
+        let generation = space.bump();
         // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
-        // (I1, I2). For the kernel's part: PTE change / read ready, against set ready / flush in `online` (I1).
+        // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest {
-            space: scope.id(),
+            space: space.id(),
             generation,
             ranges: ranges.requested(freed),
         };
-        self.begin_flush(request, space)
+        // A strict flush asks whom one that frees tables asks.
+        let freed = match request.spares_nobody() {
+            true => FreedTables::Yes,
+            false => freed,
+        };
+        self.begin_flush(request, Some(space), |me| {
+            self.find_holders(me, space, freed);
+        })
+    }
+
+    fn submit_kernel_flush(&self, ranges: &FlushRanges, freed: FreedTables) -> FlushTicket<'_, P> {
+        // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
+        fence(Ordering::SeqCst);
+        let request = FlushRequest {
+            ranges: ranges.requested(freed),
+            ..FlushRequest::NONE
+        };
+        self.begin_flush(request, None, |me| self.find_others(me))
     }
 
     /// Checks that a space or guest is this engine's.
@@ -116,12 +134,13 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that it concerns, and flushes here unless the policy
-    /// puts that after the wait. Without others, and where the platform takes them all, nothing is published.
+    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that `find` puts into this CPU's set `targets`, and
+    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it publishes nothing.
     fn begin_flush(
         &self,
         request: FlushRequest,
         space: Option<&AddressSpace<P::Cpus>>,
+        find: impl Fn(CpuId),
     ) -> FlushTicket<'_, P> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
@@ -139,11 +158,11 @@ impl<P: Platform> Shootdown<P> {
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
                 return FlushTicket::done(self);
             }
-            self.find_targets(here, &request, space);
+            find(here.cpu);
             let is_flushed = asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
                 if !is_flushed {
-                    self.flush_own(here, &request);
+                    self.flush_here(here, &request, Role::Initiator);
                 }
                 return FlushTicket::done(self);
             }
@@ -153,32 +172,13 @@ impl<P: Platform> Shootdown<P> {
             if let Some(slot) = self.free_slot_of(irq, here, SlotClass::Flush) {
                 if slot.was_offline() {
                     // From here on nobody goes offline.
-                    self.find_targets(here, &request, space);
+                    find(here.cpu);
                 }
                 return self.publish_flush(&slot, request, policy, preempt);
             }
             // The next turn may be on another CPU.
             self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
         }
-    }
-
-    /// Puts the CPUs that the request concerns into this CPU's set `targets`.
-    #[inline]
-    fn find_targets(
-        &self,
-        here: Here<'_, P>,
-        request: &FlushRequest,
-        space: Option<&AddressSpace<P::Cpus>>,
-    ) {
-        let Some(space) = space else {
-            return self.find_others(here.cpu);
-        };
-        // A strict flush asks whom one that frees tables asks.
-        let freed = match request.spares_nobody() {
-            true => FreedTables::Yes,
-            false => FreedTables::No,
-        };
-        self.find_holders(here.cpu, space, freed);
     }
 
     /// A flush on a CPU without memory. While no CPU is online, none but this one has cached anything that concerns it: one that comes online
@@ -219,20 +219,12 @@ impl<P: Platform> Shootdown<P> {
         let local_due = (!is_concurrent).then_some(request);
         let ticket = FlushTicket::new(self, Some(published), local_due, preempt);
         if is_concurrent {
-            self.flush_own(here, &request);
+            self.flush_here(here, &request, Role::Initiator);
             match self.is_done(published) {
                 true => here.counters.flushes_unwaited.add(1),
                 false => here.counters.flushes_overlapped.add(1),
             }
         }
         ticket
-    }
-
-    /// This CPU's part of a flush that it has submitted. Interrupts are off.
-    #[inline]
-    pub(super) fn flush_own(&self, here: Here<'_, P>, request: &FlushRequest) {
-        if self.flush_here(here, request) {
-            here.counters.local_flushes.add(1);
-        }
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::Shootdown;
 use crate::mask::CpuSet;
 use crate::memory::Here;
 use crate::platform::{Platform, RemoteFlush};
+use crate::tlb::respond::Role;
 use crate::tlb::{AddressSpace, Attention, FlushRequest, FreedTables};
 
 /// The CPUs that a flush has still to reach. [`Platform::flush_remote`] takes those that need no interrupt.
@@ -106,7 +107,7 @@ impl<P: Platform> Shootdown<P> {
         let mut targets = RemoteTargets(&mut own);
         let is_done = self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done;
         if !is_done {
-            self.flush_own(here, request);
+            self.flush_here(here, request, Role::Initiator);
             self.platform.finish_remote(&mut targets, request);
         }
         let taken = named - here.targets.len();

@@ -13,7 +13,7 @@ pub struct FlushRequest {
 }
 
 impl FlushRequest {
-    /// Fills unused memory, and is all zero.
+    /// No range of the kernel's part. All its bits are zero: it fills unused memory.
     pub(crate) const NONE: Self = Self {
         space: SpaceId::KERNEL,
         generation: TlbGen::from_raw(0),

@@ -9,6 +9,15 @@ use crate::tlb::{Attention, Changes, FlushRange, FlushRequest, FreedTables, Page
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
+/// Who does a flush, for the counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// On behalf of this CPU's own request.
+    Initiator,
+    /// On behalf of another CPU's.
+    Responder,
+}
+
 /// So many flushes are acknowledged before they are done until the interrupted task can go on. Those that come then wait: if their initiators went on at
 /// once, again and again, this CPU would do nothing but flush.
 const MOST_EARLY_ACKS: u64 = 64;
@@ -31,9 +40,7 @@ impl<P: Platform> Shootdown<P> {
         let flush = unsafe { self.read_flush(me, place, kind) };
         let early = me.early_acks.get();
         if !kind.is_ack_first() || early == MOST_EARLY_ACKS {
-            if self.flush_here(me, &flush) {
-                me.counters.remote_flushes.add(1);
-            }
+            self.flush_here(me, &flush, Role::Responder);
             return self.acknowledge(me, place);
         }
         // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
@@ -46,8 +53,8 @@ impl<P: Platform> Shootdown<P> {
         // Whoever asked for the flush gives frames away that this CPU uses until it is done.
         no_unwind("a responder unwound that owes a flush", || {
             self.acknowledge(me, place);
-            if is_due && self.flush_change(me, &flush) {
-                me.counters.remote_flushes.add(1);
+            if is_due {
+                self.flush_change(me, &flush, Role::Responder);
             }
         });
         me.tlb.set_owes_flush(false);
@@ -73,17 +80,18 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Drops on this CPU what `request` names, as far as this CPU may still hold it; true if it flushed. Interrupts are off.
-    pub(super) fn flush_here(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
-        if request.space != SpaceId::KERNEL {
-            return self.check_due(me, request) && self.flush_change(me, request);
+    /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
+    pub(super) fn flush_here(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
+        if request.space == SpaceId::KERNEL {
+            let extent = match request.ranges.is_whole() {
+                true => Extent::All,
+                false => Extent::Pages(Changes::NONE),
+            };
+            return self.carry_out(me, request, extent, role);
         }
-        let extent = match request.ranges.is_whole() {
-            true => Extent::All,
-            false => Extent::Pages(Changes::NONE),
-        };
-        self.carry_out(me, request, extent);
-        true
+        if self.check_due(me, request) {
+            self.flush_change(me, request, role);
+        }
     }
 
     /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since. Counts those that are not.
@@ -112,29 +120,26 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
-    /// were dropped before it. (With more than one, one whole flush for all is quicker.) False if the CPU has let go of the space instead.
+    /// were dropped before it. (With more than one, one whole flush for all is quicker.)
     ///
     /// Linux asks also that the request be the space's newest, to merge several partial flushes into one full one; that costs every
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
     /// serve, and after a full flush they are covered.
     #[inline]
-    fn flush_change(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
+    fn flush_change(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
         let changes = me.tlb.change(request.generation);
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
-            self.detach(me.cpu);
-            return false;
+            return self.detach(me.cpu);
         }
         if !me.tlb.apart().and(changes).follow() {
-            self.flush_after_gap(me, request, changes);
-            return true;
+            return self.flush_after_gap(me, request, changes, role);
         }
         let extent = match self.may_go_by_page(me, request) {
             true => Extent::Pages(changes),
             false => Extent::All,
         };
-        self.carry_out(me, request, extent);
-        true
+        self.carry_out(me, request, extent, role);
     }
 
     #[inline]
@@ -146,7 +151,13 @@ impl<P: Platform> Shootdown<P> {
     /// cached here: cached tables go, too. A private root would keep the top entries of before, and what was one large page may be cached as small ones.
     #[cold]
     #[inline(never)]
-    fn flush_after_gap(&self, me: Here<'_, P>, request: &FlushRequest, changes: Changes) {
+    fn flush_after_gap(
+        &self,
+        me: Here<'_, P>,
+        request: &FlushRequest,
+        changes: Changes,
+        role: Role,
+    ) {
         let is_small = |range: FlushRange| range.page_size() == PageSize::SIZE_4K;
         let overtakes = me.tlb.apart().and(changes).lack_one_at_most()
             && self.policy().flushes_out_of_order()
@@ -156,24 +167,30 @@ impl<P: Platform> Shootdown<P> {
         let mut with_tables = *request;
         with_tables.ranges = request.ranges.with_freed();
         match overtakes {
-            true => self.carry_out(me, &with_tables, Extent::Pages(changes)),
-            false => self.carry_out(me, request, Extent::All),
+            true => self.carry_out(me, &with_tables, Extent::Pages(changes), role),
+            false => self.carry_out(me, request, Extent::All, role),
         }
     }
 
     #[inline]
-    fn carry_out(&self, me: Here<'_, P>, request: &FlushRequest, extent: Extent) {
+    fn carry_out(&self, me: Here<'_, P>, request: &FlushRequest, extent: Extent, role: Role) {
         match self.has_private_loaded(me.state) {
-            false => self.flush_root::<false>(me, request, extent),
-            true => self.flush_private_root(me, request, extent),
+            false => self.flush_root::<false>(me, request, extent, role),
+            true => self.flush_private_root(me, request, extent, role),
         }
     }
 
     /// Out of the way of flushes without windows.
     #[cold]
     #[inline(never)]
-    fn flush_private_root(&self, me: Here<'_, P>, request: &FlushRequest, extent: Extent) {
-        self.flush_root::<true>(me, request, extent);
+    fn flush_private_root(
+        &self,
+        me: Here<'_, P>,
+        request: &FlushRequest,
+        extent: Extent,
+        role: Role,
+    ) {
+        self.flush_root::<true>(me, request, extent, role);
     }
 
     /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded.
@@ -182,6 +199,7 @@ impl<P: Platform> Shootdown<P> {
         me: Here<'_, P>,
         request: &FlushRequest,
         extent: Extent,
+        role: Role,
     ) {
         let (state, cpu, counters) = (me.state, me.cpu, &me.counters);
         let (space, freed) = (request.space, request.freed_tables());
@@ -221,6 +239,10 @@ impl<P: Platform> Shootdown<P> {
             }
         }
         me.activity.begins(before);
+        match role {
+            Role::Initiator => counters.local_flushes.add(1),
+            Role::Responder => counters.remote_flushes.add(1),
+        }
         self.platform
             .on_trace(TraceEvent::FlushFinished { cpu, space });
     }

@@ -7,6 +7,7 @@ use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::platform::Platform;
 use crate::tlb::FlushRequest;
+use crate::tlb::respond::Role;
 
 /// The right, and the duty, to wait for one flush: until then other CPUs may use the old translations.
 ///
@@ -101,7 +102,8 @@ impl<P: Platform, H> FlushTicket<'_, P, H> {
         }
         if let Some(request) = &flush.local_due {
             let irq = flush.engine.irq_guard();
-            flush.engine.flush_own(flush.engine.here(&irq), request);
+            let here = flush.engine.here(&irq);
+            flush.engine.flush_here(here, request, Role::Initiator);
         }
         drop(flush);
         Some(ManuallyDrop::into_inner(held))
