@@ -1,5 +1,6 @@
 //! What stays as it is until a guard is dropped: interrupts off, preemption disabled. What must not unwind.
 
+use core::marker::PhantomData;
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use crate::platform::Platform;
@@ -31,15 +32,15 @@ impl<P: Platform> Drop for IrqGuard<'_, P> {
     }
 }
 
-/// Preemption is disabled until this is dropped.
+/// Preemption is disabled until this is dropped. It stays on its CPU. (A pointer is neither `Send` nor `Sync`.)
 #[derive(Debug)]
-pub(crate) struct PreemptGuard<'a, P: Platform>(&'a P);
+pub(crate) struct PreemptGuard<'a, P: Platform>(&'a P, PhantomData<*const ()>);
 
 impl<'a, P: Platform> PreemptGuard<'a, P> {
     #[track_caller]
     pub(crate) fn new(platform: &'a P) -> Self {
         platform.preempt_disable();
-        Self(platform)
+        Self(platform, PhantomData)
     }
 }
 

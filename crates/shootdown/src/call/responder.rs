@@ -55,7 +55,6 @@ use crate::memory::{CpuState, Here};
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::OwnWord;
-use crate::tlb::Serving;
 use crate::trace::TraceEvent;
 
 /// So many initiators that wait, and so many announcements, are compared with each other by age.
@@ -170,9 +169,7 @@ impl<P: Platform> Shootdown<P> {
                 self.platform.prefetch_write(slot);
             }
         }
-        let serving = Serving(me);
         let served = self.serve(me);
-        core::mem::forget(serving);
         let early = me.early_acks.get();
         if early != 0 && me.inbox.is_quiet(me.cpu) && !self.is_ring_unread(me, early) {
             // The interrupted task goes on.
@@ -224,9 +221,7 @@ impl<P: Platform> Shootdown<P> {
         let irq = self.irq_guard();
         let me = self.here(&irq);
         me.early_acks.set(0);
-        let serving = Serving(me);
         let served = serve(self, me);
-        core::mem::forget(serving);
         if served {
             me.counters.polls_served.add(1);
         }

@@ -6,6 +6,7 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 
 use crate::capacity::Capacity;
 use crate::tlb::{FlushRange, FlushRanges, FlushScope, FreedTables, PageSize, SpaceId};
@@ -19,42 +20,8 @@ pub struct FlushBatch<T, const CAP: usize> {
     owner: SpaceId,
     entries: [MaybeUninit<T>; CAP],
     len: usize,
-    changes: Unlinked,
-}
-
-/// What was unlinked or changed, and is not flushed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unlinked {
-    pub(crate) ranges: FlushRanges,
-    pub(crate) freed: FreedTables,
-}
-
-impl Unlinked {
-    pub(crate) const NOTHING: Self = Self {
-        ranges: FlushRanges::EMPTY,
-        freed: FreedTables::No,
-    };
-
-    /// The leaf entry for the page at `address`.
-    pub(crate) fn page(&mut self, address: usize, size: PageSize) {
-        self.range(FlushRange::pages(address, 1, size));
-    }
-
-    /// A table that translated the region of size `covered` at `address`.
-    pub(crate) fn table(&mut self, address: usize, covered: PageSize) {
-        self.freed = FreedTables::Yes;
-        let start = address & !(covered.bytes() - 1);
-        let end = start.saturating_add(covered.bytes());
-        self.range(FlushRange::new(start, end, PageSize::SIZE_4K));
-    }
-
-    pub(crate) fn range(&mut self, range: FlushRange) {
-        self.ranges.add(range);
-    }
-
-    pub(crate) fn ranges(&mut self, ranges: &FlushRanges) {
-        self.ranges.merge(ranges);
-    }
+    ranges: FlushRanges,
+    freed: FreedTables,
 }
 
 /// The batch has no room; here is the frame again. Submit, wait, and go on with a new batch.
@@ -84,7 +51,8 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
             owner,
             entries: [const { MaybeUninit::uninit() }; CAP],
             len: 0,
-            changes: Unlinked::NOTHING,
+            ranges: FlushRanges::EMPTY,
+            freed: FreedTables::No,
         }
     }
 
@@ -95,7 +63,7 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
     /// changing the entry.
     pub fn page(&mut self, address: usize, size: PageSize, frame: T) -> Result<(), BatchFull<T>> {
         self.keep(frame)?;
-        self.changes.page(address, size);
+        self.ranges.add(FlushRange::pages(address, 1, size));
         Ok(())
     }
 
@@ -110,18 +78,19 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
         table: T,
     ) -> Result<(), BatchFull<T>> {
         self.keep(table)?;
-        self.changes.table(address, covered);
+        self.freed = FreedTables::Yes;
+        self.ranges.add(FlushRange::of_table(address, covered));
         Ok(())
     }
 
     /// Entries in `ranges` were changed and no frame was unlinked (protection).
     pub fn range(&mut self, ranges: impl Into<FlushRanges>) {
-        self.changes.ranges(&ranges.into());
+        self.ranges.merge(&ranges.into());
     }
 
     /// Whether there is nothing to flush.
     pub fn is_empty(&self) -> bool {
-        self.len == 0 && self.changes.ranges.is_empty()
+        self.len == 0 && self.ranges.is_empty()
     }
 
     /// Whether no further frame or table fits.
@@ -136,12 +105,12 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
 
     /// The ranges that hold every change so far.
     pub fn ranges(&self) -> FlushRanges {
-        self.changes.ranges
+        self.ranges
     }
 
     /// Whether a table was unlinked.
     pub fn freed_tables(&self) -> FreedTables {
-        self.changes.freed
+        self.freed
     }
 
     fn keep(&mut self, frame: T) -> Result<(), BatchFull<T>> {
@@ -170,21 +139,17 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
 
     /// Gives everything back; the flush is complete.
     pub(crate) fn reclaim(self) -> Reclaimed<T, CAP> {
-        let Self { entries, len, .. } = self;
         Reclaimed {
-            entries,
-            next: 0,
-            len,
+            entries: self.entries,
+            left: 0..self.len,
         }
     }
 }
 
 impl<T, const CAP: usize> fmt::Debug for FlushBatch<T, CAP> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FlushBatch")
-            .field("len", &self.len)
-            .field("changes", &self.changes)
-            .finish_non_exhaustive()
+        let Self { len, ranges, .. } = self;
+        write!(f, "FlushBatch({len} of {CAP} held, {ranges:?})")
     }
 }
 
@@ -192,25 +157,20 @@ impl<T, const CAP: usize> fmt::Debug for FlushBatch<T, CAP> {
 #[must_use = "these frames are free: give them back to their allocator"]
 pub struct Reclaimed<T, const CAP: usize> {
     entries: [MaybeUninit<T>; CAP],
-    next: usize,
-    len: usize,
+    left: Range<usize>,
 }
 
 impl<T, const CAP: usize> Iterator for Reclaimed<T, CAP> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        if self.next == self.len {
-            return None;
-        }
-        let entry = &self.entries[self.next];
-        self.next += 1;
-        // SAFETY: entries below `len` were written by `keep`, and each is read once as `next` only grows.
+        let entry = &self.entries[self.left.next()?];
+        // SAFETY: entries below the length were written by `keep`, and each is read once as what is left only shrinks.
         Some(unsafe { entry.assume_init_read() })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len - self.next, Some(self.len - self.next))
+        self.left.size_hint()
     }
 }
 
@@ -224,8 +184,6 @@ impl<T, const CAP: usize> Drop for Reclaimed<T, CAP> {
 
 impl<T, const CAP: usize> fmt::Debug for Reclaimed<T, CAP> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reclaimed")
-            .field("left", &(self.len - self.next))
-            .finish_non_exhaustive()
+        write!(f, "Reclaimed({} left)", self.left.len())
     }
 }

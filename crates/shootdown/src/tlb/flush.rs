@@ -3,7 +3,7 @@
 //! Order (I1): the host has changed its page tables; bump the generation; full barrier; read the set of CPUs;
 //! send; flush here while they work; wait.
 
-use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Targets};
+use crate::call::{FreeSlot, Kind, Payload, Request, SlotClass, Targets};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
@@ -13,8 +13,8 @@ use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
-    AddressSpace, Change, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket,
-    FreedTables, Reclaimed,
+    AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
+    Reclaimed,
 };
 
 impl<P: Platform> Shootdown<P> {
@@ -56,11 +56,19 @@ impl<P: Platform> Shootdown<P> {
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
-        let ranges = ranges.into();
-        match scope.into() {
-            FlushScope::Space(space) => self.submit_space_flush(space, ranges, freed),
-            FlushScope::Kernel => self.submit_kernel_flush(ranges, freed),
-            FlushScope::Guest(guest) => self.submit_guest_flush(guest, &ranges, freed),
+        let (scope, mut ranges) = (scope.into(), ranges.into());
+        self.check_scope(scope);
+        if ranges.is_empty() {
+            match freed {
+                FreedTables::No => return FlushTicket::done(self),
+                // Tables without a range: in doubt, everything (I10).
+                FreedTables::Yes => ranges = FlushRanges::WHOLE,
+            }
+        }
+        match scope {
+            FlushScope::Space(space) => self.submit_space_flush(space, &ranges, freed),
+            FlushScope::Kernel => self.submit_kernel_flush(&ranges, freed),
+            FlushScope::Guest(guest) => self.submit_guest_flush(guest),
         }
     }
 
@@ -82,49 +90,45 @@ impl<P: Platform> Shootdown<P> {
         flush.hold(batch.reclaim())
     }
 
-    #[track_caller]
     fn submit_space_flush(
         &self,
         space: &AddressSpace<P::Cpus>,
-        mut ranges: FlushRanges,
+        ranges: &FlushRanges,
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
-        self.check_owner(space.id());
-        if ranges.is_empty() {
-            match freed {
-                FreedTables::No => return FlushTicket::done(self),
-                // Tables without a range: in doubt, everything (I10).
-                FreedTables::Yes => ranges = FlushRanges::WHOLE,
-            }
-        }
         let generation = space.bump();
         // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
         // (I1, I2).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(Change::Space(space.id(), generation), &ranges, freed);
+        let request = FlushRequest {
+            space: space.id(),
+            generation,
+            ranges: ranges.requested(freed),
+        };
         self.begin_flush(request, Some(space))
     }
 
-    fn submit_kernel_flush(
-        &self,
-        mut ranges: FlushRanges,
-        freed: FreedTables,
-    ) -> FlushTicket<'_, P> {
-        if ranges.is_empty() {
-            match freed {
-                FreedTables::No => return FlushTicket::done(self),
-                FreedTables::Yes => ranges = FlushRanges::WHOLE,
-            }
-        }
+    fn submit_kernel_flush(&self, ranges: &FlushRanges, freed: FreedTables) -> FlushTicket<'_, P> {
         // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(Change::Kernel, &ranges, freed);
+        let request = FlushRequest {
+            ranges: ranges.requested(freed),
+            ..FlushRequest::NONE
+        };
         self.begin_flush(request, None)
     }
 
+    /// Checks that a space or guest is this engine's.
+    #[inline]
+    #[track_caller]
+    pub(super) fn check_scope(&self, scope: FlushScope<'_, P::Cpus>) {
+        if !matches!(scope, FlushScope::Kernel) {
+            self.check_owner(scope.id());
+        }
+    }
+
     /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that it has to reach, and
-    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it needs no
-    /// request.
+    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it publishes nothing.
     fn begin_flush(
         &self,
         request: FlushRequest,
@@ -149,7 +153,10 @@ impl<P: Platform> Shootdown<P> {
             self.find_targets(here, &request, space);
             let is_flushed = asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
-                return self.finish_alone(here, &request, is_flushed);
+                if !is_flushed {
+                    self.flush_here(here, &request, Role::Initiator);
+                }
+                return FlushTicket::done(self);
             }
             if is_pinned && preempt.is_none() {
                 preempt = Some(self.preempt_guard());
@@ -178,20 +185,6 @@ impl<P: Platform> Shootdown<P> {
         FlushTicket::done(self)
     }
 
-    /// Without a request: no other CPU has to be asked.
-    #[inline(always)]
-    fn finish_alone(
-        &self,
-        here: Here<'_, P>,
-        request: &FlushRequest,
-        is_flushed: bool,
-    ) -> FlushTicket<'_, P> {
-        if !is_flushed {
-            self.flush_here(here, request, Role::Initiator);
-        }
-        FlushTicket::done(self)
-    }
-
     fn publish_flush<'a>(
         &'a self,
         slot: &FreeSlot<'_, P>,
@@ -199,26 +192,6 @@ impl<P: Platform> Shootdown<P> {
         policy: Policy,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> FlushTicket<'a, P> {
-        let published = self.send_flush(slot, &request, policy);
-        let ticket = FlushTicket::published(self, published, preempt);
-        if !policy.is_concurrent() {
-            return ticket.with_local_due(request);
-        }
-        self.flush_here(slot.here, &request, Role::Initiator);
-        let counters = &slot.here.counters;
-        match self.is_done(published) {
-            true => counters.flushes_unwaited.add(1),
-            false => counters.flushes_overlapped.add(1),
-        }
-        ticket
-    }
-
-    fn send_flush(
-        &self,
-        slot: &FreeSlot<'_, P>,
-        request: &FlushRequest,
-        policy: Policy,
-    ) -> RequestRef {
         let here = slot.here;
         let mut kind = Kind::FLUSH;
         if policy.acknowledges_early() && request.allows_early_ack() {
@@ -226,20 +199,24 @@ impl<P: Platform> Shootdown<P> {
         }
         let mut payload = Payload::EMPTY;
         if policy.is_inline() {
-            payload = Payload::of(*request);
+            payload = Payload::of(request);
         } else {
             kind = kind.indirect();
             let beside = &here.indirect[slot.index].0;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
-            unsafe { beside.write(*request) };
+            unsafe { beside.write(request) };
         }
-        self.publish(slot, kind, Request::data(payload), Targets::OwnSet)
-    }
-
-    /// Flushes on this CPU what an initiator owes it (policies that are not concurrent).
-    pub(crate) fn flush_local_due(&self, request: &FlushRequest) {
-        let irq = self.irq_guard();
-        self.flush_here(self.here(&irq), request, Role::Initiator);
-        drop(irq);
+        let published = self.publish(slot, kind, Request::data(payload), Targets::OwnSet);
+        let is_concurrent = policy.is_concurrent();
+        let local_due = (!is_concurrent).then_some(request);
+        let ticket = FlushTicket::new(self, Some(published), local_due, preempt);
+        if is_concurrent {
+            self.flush_here(here, &request, Role::Initiator);
+            match self.is_done(published) {
+                true => here.counters.flushes_unwaited.add(1),
+                false => here.counters.flushes_overlapped.add(1),
+            }
+        }
+        ticket
     }
 }

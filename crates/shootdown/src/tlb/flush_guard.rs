@@ -5,7 +5,7 @@ use core::ops::{Deref, DerefMut};
 
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::tlb::{FlushRanges, FlushScope, PageSize, Unlinked};
+use crate::tlb::{FlushRange, FlushRanges, FlushScope, FreedTables, PageSize};
 
 /// Holds the lock of page tables and gathers what is changed under it. Dropping it submits one flush of all changes, releases the lock, waits,
 /// and gives what was unlinked to the function that frees it: in this order, also at the end of a statement and during a panic. If the flush itself unwinds, what
@@ -43,17 +43,13 @@ pub struct FlushGuard<'a, P: Platform, L, C, F: FnOnce(C)> {
     engine: &'a Shootdown<P>,
     /// Whose tables are changed.
     scope: FlushScope<'a, P::Cpus>,
-    changes: Unlinked,
-    /// Until it is dropped.
-    held: Option<Held<L, C, F>>,
+    ranges: FlushRanges,
+    freed: FreedTables,
+    /// The lock, what was unlinked, and what frees that; until it is dropped.
+    held: Option<(L, C, F)>,
 }
 
-#[derive(Debug)]
-struct Held<L, C, F> {
-    lock: L,
-    unlinked: C,
-    free: F,
-}
+const HELD: &str = "a guard's parts are taken by its drop only";
 
 impl<P: Platform> Shootdown<P> {
     /// A guard for changes of the page tables of `scope`, which `lock` protects. What is unlinked is gathered in `unlinked` and given to `free` when
@@ -71,34 +67,24 @@ impl<P: Platform> Shootdown<P> {
         free: F,
     ) -> FlushGuard<'a, P, L, C, F> {
         let scope = scope.into();
-        if !matches!(scope, FlushScope::Kernel) {
-            self.check_owner(scope.id());
-        }
-        let held = Some(Held {
-            lock,
-            unlinked,
-            free,
-        });
+        self.check_scope(scope);
         FlushGuard {
             engine: self,
             scope,
-            changes: Unlinked::NOTHING,
-            held,
+            ranges: FlushRanges::EMPTY,
+            freed: FreedTables::No,
+            held: Some((lock, unlinked, free)),
         }
     }
 }
 
 impl<P: Platform, L, C, F: FnOnce(C)> FlushGuard<'_, P, L, C, F> {
-    fn held(&mut self) -> &mut Held<L, C, F> {
-        self.held.as_mut().expect("taken only by its drop")
-    }
-
     /// The leaf entry for the page at `address` was cleared or replaced, and `frame` is what it mapped. Any context.
     pub fn unlinked_page<T>(&mut self, address: usize, size: PageSize, frame: T)
     where
         C: Extend<ManuallyDrop<T>>,
     {
-        self.changes.page(address, size);
+        self.ranges.add(FlushRange::pages(address, 1, size));
         self.keep(frame);
     }
 
@@ -107,37 +93,31 @@ impl<P: Platform, L, C, F: FnOnce(C)> FlushGuard<'_, P, L, C, F> {
     where
         C: Extend<ManuallyDrop<T>>,
     {
-        self.changes.table(address, covered);
+        self.freed = FreedTables::Yes;
+        self.ranges.add(FlushRange::of_table(address, covered));
         self.keep(table);
     }
 
     /// Entries in `ranges` were changed and nothing was unlinked (protection). Any context.
     pub fn changed(&mut self, ranges: impl Into<FlushRanges>) {
-        self.changes.ranges(&ranges.into());
+        self.ranges.merge(&ranges.into());
     }
 
     fn keep<T>(&mut self, unlinked: T)
     where
         C: Extend<ManuallyDrop<T>>,
     {
-        self.held().unlinked.extend([ManuallyDrop::new(unlinked)]);
+        let (_, all, _) = self.held.as_mut().expect(HELD);
+        all.extend([ManuallyDrop::new(unlinked)]);
     }
 }
 
 impl<P: Platform, L, C, F: FnOnce(C)> Drop for FlushGuard<'_, P, L, C, F> {
     fn drop(&mut self) {
-        let Some(Held {
-            lock,
-            unlinked,
-            free,
-        }) = self.held.take()
-        else {
-            return;
-        };
-        let Unlinked { ranges, freed } = self.changes;
+        let (lock, unlinked, free) = self.held.take().expect(HELD);
         // Leaked if the submission unwinds.
         let unlinked = ManuallyDrop::new(unlinked);
-        let ticket = self.engine.submit_flush(self.scope, ranges, freed);
+        let ticket = (self.engine).submit_flush(self.scope, self.ranges, self.freed);
         let ticket = ticket.hold(ManuallyDrop::into_inner(unlinked));
         drop(lock);
         free(ticket.wait());
@@ -148,12 +128,12 @@ impl<P: Platform, L: Deref, C, F: FnOnce(C)> Deref for FlushGuard<'_, P, L, C, F
     type Target = L::Target;
 
     fn deref(&self) -> &L::Target {
-        &self.held.as_ref().expect("taken only by its drop").lock
+        &self.held.as_ref().expect(HELD).0
     }
 }
 
 impl<P: Platform, L: DerefMut, C, F: FnOnce(C)> DerefMut for FlushGuard<'_, P, L, C, F> {
     fn deref_mut(&mut self) -> &mut L::Target {
-        &mut self.held().lock
+        &mut self.held.as_mut().expect(HELD).0
     }
 }

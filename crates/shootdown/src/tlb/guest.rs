@@ -22,9 +22,8 @@ use crate::mask::CpuMask;
 use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, Padded, fence};
-use crate::tlb::asid::Choice;
 use crate::tlb::vcpu::{GuestEntry, GuestExit, Vcpu};
-use crate::tlb::{FlushRanges, FlushTicket, FreedTables, GlobalTags, Root, Slots, SpaceId, TlbGen};
+use crate::tlb::{FlushTicket, GlobalTags, Root, Slots, SpaceId, TlbGen};
 
 /// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
 ///
@@ -93,61 +92,47 @@ impl<C: Capacity> GuestSpace<C> {
             self.visited.0.insert(me, Ordering::Relaxed);
         }
         here.lazy.set_guest(self.id);
-        let mut in_guest = InGuest {
-            here,
-            vcpu,
-            returned: false,
-        };
+        let in_guest = InGuest(here);
         // ORDERING: store CPU bit and mark / load generation, against bump / load CPU set and marks in `submit_guest_flush`: either the
         // initiator interrupts us, or we see its generation and, by its Release, its change.
         fence(Ordering::SeqCst);
-        let generation = self.generation();
-        let choice = engine.choose_guest_tag(here, in_guest.vcpu, generation);
+        // ORDERING: acquires the changes counted so far; pairs with the bump.
+        let generation = TlbGen::from_raw(self.generation.0.load(Ordering::Acquire));
+        let (slots, age) = (engine.guest_slots(me), vcpu.age(generation));
+        let choice = slots.choose(engine.policy(), vcpu.name, age, &here.tlb.turn);
+        here.counters.count_tag(choice.why);
         let asid = choice.asid;
-        let exit = enter(GuestEntry::new(self.root(), choice));
-        in_guest.returned = true;
+        let entry = GuestEntry {
+            root: self.root(),
+            asid,
+            entries: choice.entries,
+        };
+        // Until it has come back: if the host's function unwinds, the guest may have run, and nothing that it has cached anywhere counts.
+        vcpu.drop_translations();
+        let exit = enter(entry);
+        vcpu.moves -= 1;
         drop(in_guest);
-        let result = match exit {
+        match exit {
             GuestExit::NotEntered(result) => result,
             GuestExit::Ran(result) => {
                 here.counters.guest_exits.add(1);
-                vcpu.moves += u64::from(!vcpu.stays(me, asid));
+                // What it has cached under another tag, or elsewhere, has missed what the guest flushed here.
+                vcpu.moves += u64::from(vcpu.last != Some((me, asid)));
                 vcpu.last = Some((me, asid));
                 // I3: the generation was read before the tag was dropped, or is that of the tag.
-                let slots = engine.guest_slots(me);
                 slots.leave(asid, vcpu.name, vcpu.age(generation), false);
                 result
             }
-        };
-        drop(irq);
-        result
-    }
-
-    fn bump(&self) {
-        // ORDERING: Release publishes the change to who acquires this generation; the barrier before the marks are read is the caller's.
-        self.generation.0.fetch_add(1, Ordering::Release);
-    }
-
-    fn generation(&self) -> TlbGen {
-        // ORDERING: acquires the changes counted so far; pairs with `bump`.
-        TlbGen::from_raw(self.generation.0.load(Ordering::Acquire))
-    }
-}
-
-/// The CPU is in guest mode; when this is dropped, it has left. If that is because the host's function unwinds, the virtual CPU may have run: nothing that
-/// it has cached anywhere counts.
-struct InGuest<'a, 'v, P: Platform> {
-    here: Here<'a, P>,
-    vcpu: &'v mut Vcpu,
-    returned: bool,
-}
-
-impl<P: Platform> Drop for InGuest<'_, '_, P> {
-    fn drop(&mut self) {
-        self.here.lazy.set_guest(SpaceId::KERNEL);
-        if !self.returned {
-            self.vcpu.drop_translations();
         }
+    }
+}
+
+/// The CPU is in guest mode; when this is dropped, it has left.
+struct InGuest<'a, P: Platform>(Here<'a, P>);
+
+impl<P: Platform> Drop for InGuest<'_, P> {
+    fn drop(&mut self) {
+        self.0.lazy.set_guest(SpaceId::KERNEL);
     }
 }
 
@@ -166,44 +151,17 @@ impl<P: Platform> Shootdown<P> {
         );
     }
 
-    fn choose_guest_tag(&self, here: Here<'_, P>, vcpu: &Vcpu, generation: TlbGen) -> Choice {
-        let slots = self.guest_slots(here.cpu);
-        let age = vcpu.age(generation);
-        let choice = slots.choose(self.policy(), vcpu.name, age, &here.tlb.turn);
-        here.counters.count_tag(choice.why);
-        choice
-    }
-
     pub(super) fn guest_slots(&self, me: CpuId) -> Slots<'_> {
         Slots::new(self.platform.guest_slots(me), GlobalTags::NONE)
     }
 
     /// No virtual CPU of `guest` runs on translations from before this call once the ticket is done.
     #[track_caller]
-    pub(super) fn submit_guest_flush(
-        &self,
-        guest: &GuestSpace<P::Cpus>,
-        ranges: &FlushRanges,
-        freed: FreedTables,
-    ) -> FlushTicket<'_, P> {
-        self.check_owner(guest.id);
-        if ranges.is_empty() && freed == FreedTables::No {
-            return FlushTicket::done(self);
-        }
-        guest.bump();
+    pub(super) fn submit_guest_flush(&self, guest: &GuestSpace<P::Cpus>) -> FlushTicket<'_, P> {
+        // ORDERING: Release publishes the change to who acquires this generation.
+        guest.generation.0.fetch_add(1, Ordering::Release);
         // ORDERING: change and bump / read CPU set and marks, against store mark / read generation in `GuestSpace::run` (I1, I2).
         fence(Ordering::SeqCst);
-        let running = self.find_running(guest);
-        let kick = match running.is_empty() {
-            true => None,
-            false => self.publish_kick(Some(&running)),
-        };
-        FlushTicket::new(self, kick, None)
-    }
-
-    /// The CPUs that run `guest` now. After the barrier that follows the change.
-    #[track_caller]
-    fn find_running(&self, guest: &GuestSpace<P::Cpus>) -> CpuMask<P::Cpus> {
         let irq = self.irq_guard();
         let here = self.here(&irq);
         assert!(
@@ -211,15 +169,15 @@ impl<P: Platform> Shootdown<P> {
             "{} flushes a guest inside GuestSpace::run",
             here.cpu
         );
-        let mut running = CpuMask::EMPTY;
-        for cpu in guest.cpus().iter() {
-            if self.state(cpu).lazy.guest() == guest.id {
-                running.insert(cpu);
-            }
-        }
+        let runs_it = |cpu: &CpuId| self.state(*cpu).lazy.guest() == guest.id;
+        let running: CpuMask<P::Cpus> = guest.cpus().iter().filter(runs_it).collect();
         here.counters.guest_flushes.add(1);
         here.counters.guest_kicks.add(running.len() as u64);
         drop(irq);
-        running
+        if running.is_empty() {
+            return FlushTicket::done(self);
+        }
+        let kick = self.publish_kick(Some(&running));
+        FlushTicket::new(self, kick, None, None)
     }
 }

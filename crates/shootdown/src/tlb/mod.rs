@@ -62,10 +62,7 @@ pub use vcpu::{GuestEntry, GuestExit, Vcpu};
 pub use window_root::WindowRoot;
 
 pub(crate) use asid::{Slots, Why};
-pub(crate) use batch::Unlinked;
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
-pub(crate) use request::Change;
-pub(crate) use respond::Serving;
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use tag_run::TagRun;

@@ -15,12 +15,7 @@ pub struct PinnedWindows<'a, P: Platform> {
     engine: &'a Shootdown<P>,
     windows: &'a WindowRoot,
     _preempt: PreemptGuard<'a, P>,
-    _stays: NotSend,
 }
-
-/// What holds it stays on its CPU. (A pointer is neither `Send` nor `Sync`.)
-#[derive(Debug)]
-struct NotSend(#[expect(dead_code, reason = "only its type matters")] *const ());
 
 impl<'a, P: Platform> Windows<'a, P> {
     /// Stays on this CPU, which is that of `windows`, until the guard is dropped: preemption is disabled meanwhile.
@@ -35,21 +30,17 @@ impl<'a, P: Platform> Windows<'a, P> {
     /// When `windows` is another engine's.
     #[track_caller]
     pub fn pin(self, windows: &'a WindowRoot) -> Result<PinnedWindows<'a, P>, WrongCpu> {
-        let engine = self.0;
+        let (engine, needed) = (self.0, windows.cpu);
         engine.check_owner(windows.space);
         let preempt = engine.preempt_guard();
         let here = engine.platform.current_cpu();
-        if here != windows.cpu {
-            return Err(WrongCpu {
-                here,
-                needed: windows.cpu,
-            });
+        if here != needed {
+            return Err(WrongCpu { here, needed });
         }
         Ok(PinnedWindows {
             engine,
             windows,
             _preempt: preempt,
-            _stays: NotSend(core::ptr::null()),
         })
     }
 }
@@ -64,36 +55,29 @@ impl<P: Platform> PinnedWindows<'_, P> {
         if range.is_empty() {
             return;
         }
-        let engine = self.engine;
-        let irq = engine.irq_guard();
-        let me = engine.platform.current_cpu();
-        let state = engine.state(me);
+        let (engine, space) = (self.engine, self.windows.space);
+        let _irq = engine.irq_guard();
+        let cpu = engine.platform.current_cpu();
+        let state = engine.state(cpu);
         let (tlb, counters) = (&state.tlb, &state.counters);
         // Also when this is dropped here at once: the same name may be remembered for another tag, from under another policy.
         let changes = self.windows.changes.get().wrapping_add(1);
         self.windows.changes.set(changes);
-        if tlb.private_name() == self.windows.name {
-            engine.platform.on_trace(TraceEvent::FlushStarted {
-                cpu: me,
-                space: self.windows.space(),
-            });
-            if FlushRanges::from(range).exceeds_ceiling() {
-                engine.drop_loaded::<true>(state);
-                counters.full_flushes.add(1);
-            } else {
-                engine.drop_range(state, range, FreedTables::Yes);
-                counters.pages_flushed.add(range.page_count() as u64);
-            }
-            tlb.window_changes.set(changes);
-            counters.window_flushes.add(1);
-            engine.platform.on_trace(TraceEvent::FlushFinished {
-                cpu: me,
-                space: self.windows.space(),
-            });
-        } else {
-            counters.window_flushes_deferred.add(1);
+        if tlb.private_name() != self.windows.name {
+            return counters.window_flushes_deferred.add(1);
         }
-        drop(irq);
+        let platform = &engine.platform;
+        platform.on_trace(TraceEvent::FlushStarted { cpu, space });
+        if FlushRanges::from(range).exceeds_ceiling() {
+            engine.drop_loaded::<true>(state);
+            counters.full_flushes.add(1);
+        } else {
+            engine.drop_range(state, range, FreedTables::Yes);
+            counters.pages_flushed.add(range.page_count() as u64);
+        }
+        tlb.window_changes.set(changes);
+        counters.window_flushes.add(1);
+        platform.on_trace(TraceEvent::FlushFinished { cpu, space });
     }
 
     /// Whether this CPU has the private root loaded.

@@ -9,7 +9,7 @@ pub const FLUSH_CEILING_PAGES: usize = 33;
 /// The size of the pages in a range: the stride at which they are invalidated. A power of two.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageSize {
-    shift: u8,
+    pub(super) shift: u8,
 }
 
 impl PageSize {
@@ -36,18 +36,6 @@ impl PageSize {
         Self { shift }
     }
 
-    /// A page of `1 << shift` bytes, which was a page's shift.
-    #[inline]
-    pub(crate) const fn of_shift(shift: u32) -> Self {
-        Self { shift: shift as u8 }
-    }
-
-    /// The binary logarithm of the size in bytes.
-    #[inline]
-    pub(crate) const fn shift(self) -> u32 {
-        self.shift as u32
-    }
-
     /// The size in bytes.
     pub const fn bytes(self) -> usize {
         1 << self.shift
@@ -57,9 +45,9 @@ impl PageSize {
 /// A half-open range of virtual addresses, made of pages of one size; or the whole space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FlushRange {
-    start: usize,
-    end: usize,
-    page_size: PageSize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) page_size: PageSize,
 }
 
 impl FlushRange {
@@ -81,51 +69,37 @@ impl FlushRange {
     /// than asked is legal, I10). An end at the start gives an empty range. One below it, as `start + length` that wrapped at the top of the
     /// address space, and one that does not fit after rounding give [`WHOLE`](Self::WHOLE).
     pub const fn new(start: usize, end: usize, page_size: PageSize) -> Self {
-        let mask = page_size.bytes() - 1;
         if end < start {
             return Self::WHOLE;
         }
-        if end == start {
-            return Self {
-                start: start & !mask,
-                end: start & !mask,
-                page_size,
-            };
-        }
-        match end.checked_add(mask) {
-            Some(end) => Self {
-                start: start & !mask,
-                end: end & !mask,
-                page_size,
-            },
-            None => Self::WHOLE,
-        }
+        let first = start & !(page_size.bytes() - 1);
+        let count = match end == start {
+            true => 0,
+            false => ((end - 1 - first) >> page_size.shift) + 1,
+        };
+        Self::pages(first, count, page_size)
     }
 
     /// `count` pages from the page that holds `start`; the [whole space](Self::WHOLE) when that does not fit.
     pub const fn pages(start: usize, count: usize, page_size: PageSize) -> Self {
         let start = start & !(page_size.bytes() - 1);
-        match count.checked_mul(page_size.bytes()) {
-            Some(bytes) => match start.checked_add(bytes) {
-                Some(end) => Self {
-                    start,
-                    end,
-                    page_size,
-                },
-                None => Self::WHOLE,
+        let Some(bytes) = count.checked_mul(page_size.bytes()) else {
+            return Self::WHOLE;
+        };
+        match start.checked_add(bytes) {
+            Some(end) => Self {
+                start,
+                end,
+                page_size,
             },
             None => Self::WHOLE,
         }
     }
 
-    /// `count` pages from `start`, as they were in another range.
-    #[inline]
-    pub(crate) const fn of_pages(start: usize, count: usize, page_size: PageSize) -> Self {
-        Self {
-            start,
-            end: start.wrapping_add(count << page_size.shift),
-            page_size,
-        }
+    /// What a table translates that covers the region of size `covered` at `address`.
+    pub(super) const fn of_table(address: usize, covered: PageSize) -> Self {
+        let covered = Self::pages(address, 1, covered);
+        Self::new(covered.start, covered.end, PageSize::SIZE_4K)
     }
 
     /// First address.

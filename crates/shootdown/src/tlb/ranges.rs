@@ -15,22 +15,17 @@ pub const RANGES: usize = 3;
 /// A further range is merged with the one to which it adds the fewest pages. More than 63 pages, and pages below 4 KiB, are the
 /// whole space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FlushRanges {
-    words: [Word; RANGES],
-    is_strict: bool,
-}
+pub struct FlushRanges(
+    /// The mark of the first word says that tables were freed: only in a request. That of the second says that the flush is strict.
+    [Word; RANGES],
+);
 
 impl FlushRanges {
     /// No page.
-    pub const EMPTY: Self = Self::of([Word::NONE; RANGES]);
+    pub const EMPTY: Self = Self([Word::NONE; RANGES]);
 
     /// Everything.
-    pub const WHOLE: Self = Self::of([Word::WHOLE, Word::NONE, Word::NONE]);
-
-    const fn of(words: [Word; RANGES]) -> Self {
-        let is_strict = false;
-        Self { words, is_strict }
-    }
+    pub const WHOLE: Self = Self([Word::WHOLE, Word::NONE, Word::NONE]);
 
     /// The same, strictly: when the wait for the flush has returned, no CPU *holds* an old translation of them under a loaded tag, and what one holds under a tag
     /// that is not loaded is dropped before the tag is. No target acknowledges early, and none is left out that looks later.
@@ -41,78 +36,107 @@ impl FlushRanges {
     /// flush promises less: that no use of the old translations begins any more.
     #[must_use]
     pub const fn strict(mut self) -> Self {
-        self.is_strict = true;
+        self.0[1].0 |= Word::MARK;
         self
     }
 
     /// Whether they are flushed [strictly](Self::strict).
     #[inline]
     pub const fn is_strict(&self) -> bool {
-        self.is_strict
+        self.0[1].0 & Word::MARK != 0
     }
 
     /// Adds all of `more`; the result is strict if either is.
     pub(super) fn merge(&mut self, more: &Self) {
         more.iter().for_each(|range| self.add(range));
-        self.is_strict |= more.is_strict;
+        self.0[1].0 |= more.0[1].0 & Word::MARK;
     }
 
     /// Adds a range.
     pub fn add(&mut self, range: FlushRange) {
-        let word = Word::of(&range);
-        if word == Word::NONE || self.is_whole() {
+        if range.is_empty() || self.is_whole() {
             return;
         }
-        if word == Word::WHOLE {
-            self.words = Self::WHOLE.words;
-            return;
-        }
-        let cost = |known: Word| {
-            let (known, new) = (known.range(), word.range());
-            let apart = known.page_count() + new.page_count();
-            known.union(&new).page_count().saturating_sub(apart)
+        let added_pages = |known: &FlushRange| {
+            let apart = known.page_count() + range.page_count();
+            known.union(&range).page_count().saturating_sub(apart)
         };
-        let used = self
-            .words
-            .iter()
-            .take_while(|word| **word != Word::NONE)
-            .count();
-        let nearest = (0..used).min_by_key(|at| cost(self.words[*at]));
-        match nearest {
-            Some(at) if used == RANGES || self.words[at].range().extends_to(&range) => {
-                let joined = Word::of(&self.words[at].range().union(&range));
-                match joined == Word::WHOLE {
-                    true => self.words = Self::WHOLE.words,
-                    false => self.words[at] = joined,
-                }
+        let used = self.iter().count();
+        let known = self.iter().enumerate();
+        let nearest = known.min_by_key(|(_, known)| added_pages(known));
+        let (at, range) = match nearest {
+            Some((at, known)) if used == RANGES || known.extends_to(&range) => {
+                (at, known.union(&range))
             }
-            _ => self.words[used] = word,
+            _ => (used, range),
+        };
+        match Word::of(&range) {
+            Word::WHOLE => *self = self.widened(),
+            word => self.0[at].0 = word.0 | self.0[at].0 & Word::MARK,
+        }
+    }
+
+    /// Everything, as strictly.
+    fn widened(&self) -> Self {
+        match self.is_strict() {
+            true => Self::WHOLE.strict(),
+            false => Self::WHOLE,
+        }
+    }
+
+    /// What a request says of them: everything, where that is cheaper; and whether tables were freed.
+    #[inline]
+    pub(super) fn requested(&self, freed: FreedTables) -> Self {
+        let ranges = match self.exceeds_ceiling() {
+            true => self.widened(),
+            false => *self,
+        };
+        match freed {
+            FreedTables::No => ranges,
+            FreedTables::Yes => ranges.with_freed(),
+        }
+    }
+
+    /// The same request, as if tables were freed.
+    #[inline]
+    pub(super) fn with_freed(mut self) -> Self {
+        self.0[0].0 |= Word::MARK;
+        self
+    }
+
+    /// Whether the request says that tables were freed.
+    #[inline]
+    pub(super) fn freed_tables(&self) -> FreedTables {
+        match self.0[0].0 & Word::MARK {
+            0 => FreedTables::No,
+            _ => FreedTables::Yes,
         }
     }
 
     /// The ranges.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = FlushRange> + use<> {
+        let words = self.0.into_iter().map(Word::unmarked);
         let is_used = |word: &Word| *word != Word::NONE;
-        self.words.into_iter().take_while(is_used).map(Word::range)
+        words.take_while(is_used).map(Word::range)
     }
 
     /// Whether there is no page.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.words[0] == Word::NONE
+        self.0[0].unmarked() == Word::NONE
     }
 
     /// Whether everything is to be forgotten.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.words[0] == Word::WHOLE
+        self.0[0].unmarked() == Word::WHOLE
     }
 
     /// How many pages there are, if it is not everything.
     #[inline]
     pub(crate) fn page_count(&self) -> usize {
-        self.words.iter().map(|word| word.page_count()).sum()
+        self.0.iter().map(|word| word.page_count()).sum()
     }
 
     /// Whether dropping the whole space is cheaper than going page by page.
@@ -125,20 +149,23 @@ impl FlushRanges {
 impl From<FlushRange> for FlushRanges {
     #[inline]
     fn from(range: FlushRange) -> Self {
-        Self::of([Word::of(&range), Word::NONE, Word::NONE])
+        Self([Word::of(&range), Word::NONE, Word::NONE])
     }
 }
 
 impl fmt::Debug for FlushRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_strict {
+        if self.is_strict() {
             f.write_str("strict ")?;
+        }
+        if self.freed_tables() == FreedTables::Yes {
+            f.write_str("with freed tables ")?;
         }
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-/// One range in a word.
+/// One range in a word, with a mark that says nothing about the range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Word(u64);
 
@@ -148,8 +175,9 @@ impl Word {
     /// Everything: no range has pages of this size.
     const WHOLE: Self = Self(Self::SIZE_MASK << Self::SIZE_SHIFT);
     /// Address bits that every page has zero.
-    const PAGE_SHIFT: u32 = 12;
-    /// From above: one bit for [`PackedRanges`], size, count, number of the first page.
+    const PAGE_SHIFT: u8 = 12;
+    /// From above: the mark, size, count, number of the first page.
+    const MARK: u64 = 1 << 63;
     const SIZE_SHIFT: u32 = 58;
     const SIZE_MASK: u64 = 0x1f;
     const COUNT_SHIFT: u32 = 52;
@@ -157,16 +185,21 @@ impl Word {
 
     #[inline]
     fn of(range: &FlushRange) -> Self {
-        let (count, shift) = (range.page_count() as u64, range.page_size().shift());
-        let size = shift.wrapping_sub(Self::PAGE_SHIFT);
-        if count > Self::COUNT_MASK || u64::from(size) >= Self::SIZE_MASK {
-            return Self::WHOLE;
-        }
+        let count = range.page_count() as u64;
+        let size = range.page_size.shift.wrapping_sub(Self::PAGE_SHIFT);
         if count == 0 {
             return Self::NONE;
         }
-        let start = range.start() as u64 >> Self::PAGE_SHIFT;
+        if count > Self::COUNT_MASK || u64::from(size) >= Self::SIZE_MASK {
+            return Self::WHOLE;
+        }
+        let start = range.start as u64 >> Self::PAGE_SHIFT;
         Self(u64::from(size) << Self::SIZE_SHIFT | count << Self::COUNT_SHIFT | start)
+    }
+
+    #[inline]
+    fn unmarked(self) -> Self {
+        Self(self.0 & !Self::MARK)
     }
 
     #[inline]
@@ -174,92 +207,25 @@ impl Word {
         (self.0 >> Self::COUNT_SHIFT & Self::COUNT_MASK) as usize
     }
 
+    /// The range of a word without its mark.
     #[inline]
     fn range(self) -> FlushRange {
         if self == Self::WHOLE {
             return FlushRange::WHOLE;
         }
-        let size = (self.0 >> Self::SIZE_SHIFT & Self::SIZE_MASK) as u32;
-        let start = self.0 << Self::PAGE_SHIFT;
-        FlushRange::of_pages(
-            start as usize,
-            self.page_count(),
-            PageSize::of_shift(Self::PAGE_SHIFT + size),
-        )
-    }
-}
-
-/// [`FlushRanges`] and [`FreedTables`] as they travel in a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PackedRanges(pub(super) [u64; RANGES]);
-
-impl PackedRanges {
-    pub(crate) const EMPTY: Self = Self([0; RANGES]);
-    /// In the first word: tables were freed.
-    const FREED: u64 = 1 << 63;
-    /// In the second word: it is strict.
-    const STRICT: u64 = 1 << 63;
-
-    #[inline]
-    pub(crate) fn new(ranges: &FlushRanges, freed: FreedTables) -> Self {
-        let [first, second, third] = match ranges.exceeds_ceiling() {
-            true => FlushRanges::WHOLE.words,
-            false => ranges.words,
-        };
-        let freed = match freed {
-            FreedTables::No => 0,
-            FreedTables::Yes => Self::FREED,
-        };
-        let strict = match ranges.is_strict {
-            false => 0,
-            true => Self::STRICT,
-        };
-        Self([first.0 | freed, second.0 | strict, third.0])
-    }
-
-    #[inline]
-    pub(crate) fn ranges(self) -> FlushRanges {
-        let [first, second, third] = self.0;
-        let words = [
-            Word(first & !Self::FREED),
-            Word(second & !Self::STRICT),
-            Word(third),
-        ];
-        FlushRanges {
-            words,
-            is_strict: self.is_strict(),
+        let start = (self.0 << Self::PAGE_SHIFT) as usize;
+        let shift = Self::PAGE_SHIFT + (self.0 >> Self::SIZE_SHIFT & Self::SIZE_MASK) as u8;
+        FlushRange {
+            start,
+            end: start.wrapping_add(self.page_count() << shift),
+            page_size: PageSize { shift },
         }
-    }
-
-    /// The same, as if tables were freed.
-    pub(super) fn with_freed(mut self) -> Self {
-        self.0[0] |= Self::FREED;
-        self
-    }
-
-    #[inline]
-    pub(crate) fn is_strict(self) -> bool {
-        self.0[1] & Self::STRICT != 0
-    }
-
-    #[inline]
-    pub(crate) fn freed_tables(self) -> FreedTables {
-        match self.0[0] & Self::FREED {
-            0 => FreedTables::No,
-            _ => FreedTables::Yes,
-        }
-    }
-}
-
-impl fmt::Debug for PackedRanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, {:?}", self.ranges(), self.freed_tables())
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{FlushRanges, PackedRanges};
+    use super::FlushRanges;
     use crate::tlb::{FlushRange, FreedTables, PageSize};
 
     extern crate std;
@@ -293,10 +259,10 @@ mod tests {
         let large = FlushRange::pages(1 << 40, 3, PageSize::SIZE_1G);
         for all in [&[pages(7, 1)][..], &[pages(1, 1), high, large]] {
             for freed in [FreedTables::No, FreedTables::Yes] {
-                let packed = PackedRanges::new(&ranges(all), freed);
-                assert_eq!(packed.ranges().iter().collect::<Vec<_>>(), all);
+                let packed = ranges(all).requested(freed);
+                assert_eq!(packed.iter().collect::<Vec<_>>(), all);
                 assert_eq!(packed.freed_tables(), freed);
-                assert!(!packed.ranges().is_whole());
+                assert!(!packed.is_whole());
             }
         }
     }
@@ -312,10 +278,10 @@ mod tests {
             ranges(&[pages(1, 1), halves]),
             FlushRanges::WHOLE,
         ] {
-            let packed = PackedRanges::new(&all, FreedTables::No);
-            assert!(packed.ranges().is_whole(), "{all:?}");
-            assert!(packed.ranges().iter().eq([FlushRange::WHOLE]));
+            let packed = all.requested(FreedTables::No);
+            assert!(packed.is_whole(), "{all:?}");
+            assert!(packed.iter().eq([FlushRange::WHOLE]));
         }
-        assert_eq!(PackedRanges::EMPTY.ranges().iter().count(), 0);
+        assert_eq!(FlushRanges::EMPTY.iter().count(), 0);
     }
 }

@@ -49,7 +49,8 @@ trait Take {
 struct OwnTargets<'a, P: Platform> {
     engine: &'a Shootdown<P>,
     here: Here<'a, P>,
-    request: &'a FlushRequest,
+    /// Whether CPUs that are just loading a root stay.
+    keeps_joining: bool,
 }
 
 impl<P: Platform> Take for OwnTargets<'_, P> {
@@ -59,34 +60,21 @@ impl<P: Platform> Take for OwnTargets<'_, P> {
     }
 
     fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
-        let needs_all = self.needs_all();
         for cpu in self.here.targets.iter() {
-            if !(needs_all && self.is_joining(cpu)) && reaches(cpu) {
+            // It may load the space under a tag that it kept, after a back end has dropped what is under the one before, and walk freed
+            // tables until it has looked (I4).
+            let is_joining = || self.engine.state(cpu).lazy.get() == Attention::Joining;
+            if !(self.keeps_joining && is_joining()) && reaches(cpu) {
                 self.here.targets.remove(cpu);
             }
         }
     }
 
     fn take_all(&mut self) {
-        let targets = &self.here.targets;
-        if !self.needs_all() {
-            return targets.clear();
+        match self.keeps_joining {
+            true => self.take_if(&mut |_| true),
+            false => self.here.targets.clear(),
         }
-        for cpu in targets.iter().filter(|cpu| !self.is_joining(*cpu)) {
-            targets.remove(cpu);
-        }
-    }
-}
-
-impl<P: Platform> OwnTargets<'_, P> {
-    fn needs_all(&self) -> bool {
-        self.request.spares_nobody() && self.request.space().is_some()
-    }
-
-    /// Whether `cpu` may load the space under a tag that it kept, after a back end has dropped what is under the one before, and walk freed
-    /// tables until it has looked (I4).
-    fn is_joining(&self, cpu: CpuId) -> bool {
-        self.engine.state(cpu).lazy.get() == Attention::Joining
     }
 }
 
@@ -108,27 +96,22 @@ impl<P: Platform> Shootdown<P> {
             self.consider_tag(here, space);
         }
         let named = here.targets.len();
-        let mut is_flushed = false;
-        if named > 0 && !needs_cpus {
-            is_flushed = self.ask_platform(here, request);
-            let taken = named - here.targets.len();
-            here.counters.cpus_taken.add(taken as u64);
+        if named == 0 || needs_cpus {
+            return false;
         }
-        is_flushed
-    }
-
-    fn ask_platform(&self, here: Here<'_, P>, request: &FlushRequest) -> bool {
         let mut own = OwnTargets {
             engine: self,
             here,
-            request,
+            keeps_joining: request.spares_nobody() && space.is_some(),
         };
         let mut targets = RemoteTargets(&mut own);
-        if self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done {
-            return false;
+        let is_done = self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done;
+        if !is_done {
+            self.flush_here(here, request, Role::Initiator);
+            self.platform.finish_remote(&mut targets, request);
         }
-        self.flush_here(here, request, Role::Initiator);
-        self.platform.finish_remote(&mut targets, request);
-        true
+        let taken = named - here.targets.len();
+        here.counters.cpus_taken.add(taken as u64);
+        !is_done
     }
 }

@@ -1,31 +1,23 @@
 //! [`FlushRequest`]: what a flush asks of its targets.
 
-use crate::tlb::ranges::PackedRanges;
 use crate::tlb::{FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlushRequest {
+    /// [`SpaceId::KERNEL`] for the kernel's part, which every CPU has loaded always.
     pub(super) space: SpaceId,
+    /// That the change made; zero for the kernel's part.
     pub(super) generation: TlbGen,
-    pub(super) ranges: PackedRanges,
-}
-
-/// What was changed, as a request says it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
-    /// One user space, at the generation that the change made.
-    Space(SpaceId, TlbGen),
-    /// The kernel's part, which every CPU has loaded always.
-    Kernel,
+    pub(super) ranges: FlushRanges,
 }
 
 impl FlushRequest {
-    /// Fills unused memory, and is all zero.
+    /// No range of the kernel's part. All its bits are zero: it fills unused memory.
     pub(crate) const NONE: Self = Self {
         space: SpaceId::KERNEL,
         generation: TlbGen::from_raw(0),
-        ranges: PackedRanges::EMPTY,
+        ranges: FlushRanges::EMPTY,
     };
 
     /// Names what no CPU has: a target acknowledges it and does nothing else.
@@ -33,19 +25,6 @@ impl FlushRequest {
         space: SpaceId::NOBODY,
         ..Self::NONE
     };
-
-    #[inline]
-    pub(crate) fn new(change: Change, ranges: &FlushRanges, freed: FreedTables) -> Self {
-        let (space, generation) = match change {
-            Change::Space(space, generation) => (space, generation),
-            Change::Kernel => (SpaceId::KERNEL, TlbGen::from_raw(0)),
-        };
-        Self {
-            space,
-            generation,
-            ranges: PackedRanges::new(ranges, freed),
-        }
-    }
 
     /// The user space, or `None` for the kernel's part of every space.
     pub fn space(&self) -> Option<SpaceId> {
@@ -59,18 +38,12 @@ impl FlushRequest {
 
     /// What to drop: one to three ranges.
     pub fn ranges(&self) -> impl Iterator<Item = FlushRange> + use<> {
-        self.ranges.ranges().iter()
+        self.ranges.iter()
     }
 
     /// Whether page-table pages were unlinked.
     pub fn freed_tables(&self) -> FreedTables {
         self.ranges.freed_tables()
-    }
-
-    /// The same, and cached page-table entries that lead there are dropped, too.
-    pub(super) fn with_tables(mut self) -> Self {
-        self.ranges = self.ranges.with_freed();
-        self
     }
 
     /// Whether a target may acknowledge before it has flushed (I4, I5): only user leaf entries, which nothing

@@ -2,6 +2,7 @@
 
 use crate::call::{Kind, Place};
 use crate::engine::Shootdown;
+use crate::guard::no_unwind;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{Attention, Changes, FlushRange, FlushRequest, FreedTables, PageSize, SpaceId};
@@ -10,7 +11,7 @@ use crate::watchdog::Entry;
 
 /// Who does a flush, for the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
+pub(super) enum Role {
     /// On behalf of this CPU's own request.
     Initiator,
     /// On behalf of another CPU's.
@@ -27,19 +28,6 @@ enum Extent {
     /// The pages that it names, after which these changes count as dropped here.
     Pages(Changes),
     All,
-}
-
-/// A responder serves. It must not unwind while its CPU owes a flush that it has acknowledged: whoever asked for it gives frames away that this CPU still
-/// uses (I5). The caller forgets it when it has served.
-pub(crate) struct Serving<'a, P: Platform>(pub(crate) Here<'a, P>);
-
-impl<P: Platform> Drop for Serving<'_, P> {
-    fn drop(&mut self) {
-        assert!(
-            !self.0.tlb.owes_flush.get(),
-            "a responder unwound that owes a flush"
-        );
-    }
 }
 
 impl<P: Platform> Shootdown<P> {
@@ -62,10 +50,13 @@ impl<P: Platform> Shootdown<P> {
         // Before the acknowledgement: it panics at a mistake of the host's.
         let is_due = self.check_due(me, &flush);
         me.tlb.owes_flush.set(true);
-        self.acknowledge(me, place);
-        if is_due {
-            self.flush_change(me, &flush, Role::Responder);
-        }
+        // Whoever asked for the flush gives frames away that this CPU uses until it is done.
+        no_unwind("a responder unwound that owes a flush", || {
+            self.acknowledge(me, place);
+            if is_due {
+                self.flush_change(me, &flush, Role::Responder);
+            }
+        });
         me.tlb.owes_flush.set(false);
     }
 
@@ -79,8 +70,9 @@ impl<P: Platform> Shootdown<P> {
         let request = unsafe { self.slot_at(place).contents() };
         if kind.is_indirect() {
             me.counters.shared_lines_read.add(2);
+            let beside = &self.state(place.initiator).indirect[place.slot].0;
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
-            unsafe { self.state(place.initiator).indirect[place.slot].0.read() }
+            unsafe { beside.read() }
         } else {
             me.counters.shared_lines_read.add(1);
             // SAFETY: flush requests carry a FlushRequest.
@@ -89,9 +81,9 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
-    pub(crate) fn flush_here(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
+    pub(super) fn flush_here(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
         if request.space == SpaceId::KERNEL {
-            let extent = match request.ranges.ranges().is_whole() {
+            let extent = match request.ranges.is_whole() {
                 true => Extent::All,
                 false => Extent::Pages(Changes::NONE),
             };
@@ -102,15 +94,16 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// As [`is_due`](Self::is_due), and counts those that are not.
+    /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since. Counts those that are not.
     #[inline]
     fn check_due(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
-        let is_due = Self::is_due(me, request);
+        if me.tlb.loaded() != request.space {
+            self.count_stray(me);
+            return false;
+        }
+        let is_due = request.generation > me.tlb.generation();
         if !is_due {
-            match me.tlb.loaded() == request.space {
-                true => me.counters.flushes_covered.add(1),
-                false => self.count_stray(me),
-            }
+            me.counters.flushes_covered.add(1);
         }
         is_due
     }
@@ -126,12 +119,6 @@ impl<P: Platform> Shootdown<P> {
         me.counters.flushes_stray.add(1);
     }
 
-    /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since.
-    #[inline]
-    fn is_due(me: Here<'_, P>, request: &FlushRequest) -> bool {
-        me.tlb.loaded() == request.space && request.generation > me.tlb.generation()
-    }
-
     /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
     /// were dropped before it. (With more than one, one whole flush for all is quicker.)
     ///
@@ -145,9 +132,8 @@ impl<P: Platform> Shootdown<P> {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
             return self.detach(me);
         }
-        let known = me.tlb.apart().and(changes);
-        if !known.follow() {
-            return self.flush_after_gap(me, request, changes, known, role);
+        if !me.tlb.apart().and(changes).follow() {
+            return self.flush_after_gap(me, request, changes, role);
         }
         let extent = match self.may_go_by_page(me, request) {
             true => Extent::Pages(changes),
@@ -158,7 +144,7 @@ impl<P: Platform> Shootdown<P> {
 
     #[inline]
     fn may_go_by_page(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
-        !request.ranges.ranges().is_whole() && self.tag_due(me.state, request.space).is_none()
+        !request.ranges.is_whole() && self.tag_due(me.state, request.space).is_none()
     }
 
     /// It goes page by page only if that is right whatever the change that is missing did to the tables. It may have put another table in the place of one that is
@@ -170,17 +156,18 @@ impl<P: Platform> Shootdown<P> {
         me: Here<'_, P>,
         request: &FlushRequest,
         changes: Changes,
-        known: Changes,
         role: Role,
     ) {
         let is_small = |range: FlushRange| range.page_size() == PageSize::SIZE_4K;
-        let overtakes = known.lack_one_at_most()
+        let overtakes = me.tlb.apart().and(changes).lack_one_at_most()
             && self.policy().flushes_out_of_order()
             && !self.has_private_loaded(me.state)
             && request.ranges().all(is_small)
             && self.may_go_by_page(me, request);
+        let mut with_tables = *request;
+        with_tables.ranges = request.ranges.with_freed();
         match overtakes {
-            true => self.carry_out(me, &request.with_tables(), Extent::Pages(changes), role),
+            true => self.carry_out(me, &with_tables, Extent::Pages(changes), role),
             false => self.carry_out(me, request, Extent::All, role),
         }
     }
@@ -214,23 +201,41 @@ impl<P: Platform> Shootdown<P> {
         extent: Extent,
         role: Role,
     ) {
-        let counters = &me.counters;
+        let (state, cpu, counters) = (me.state, me.cpu, &me.counters);
+        let (space, freed) = (request.space, request.freed_tables());
         let before = me.activity.begins(Entry::FLUSH);
-        let space = request.space;
         self.platform
-            .on_trace(TraceEvent::FlushStarted { cpu: me.cpu, space });
+            .on_trace(TraceEvent::FlushStarted { cpu, space });
         match extent {
-            Extent::Pages(_) => counters
-                .pages_flushed
-                .add(request.ranges.ranges().page_count() as u64),
-            Extent::All => counters.full_flushes.add(1),
-        }
-        self.drop_requested::<WINDOWS>(me, request, extent);
-        if space != SpaceId::KERNEL {
-            // I3: the generation came with the request, the flush is done, now it may be recorded.
-            match extent {
-                Extent::Pages(changes) => me.tlb.record_changes(changes),
-                Extent::All => me.tlb.record_whole(request.generation),
+            Extent::Pages(changes) => {
+                let pages = request.ranges.page_count();
+                counters.pages_flushed.add(pages as u64);
+                for range in request.ranges() {
+                    if WINDOWS && freed == FreedTables::Yes && space != SpaceId::KERNEL {
+                        self.copy_top(state, range);
+                    }
+                    self.drop_range(state, range, freed);
+                }
+                if space != SpaceId::KERNEL {
+                    // I3: the request named the change, the flush is done, now it may be recorded.
+                    state.tlb.record_changes(changes);
+                } else if freed == FreedTables::Yes || !P::KERNEL_PAGES_ARE_GLOBAL {
+                    // Other tags may still have entries of tables that were freed, or the pages themselves.
+                    state.tlb.others_void.set(true);
+                }
+            }
+            Extent::All => {
+                counters.full_flushes.add(1);
+                if space == SpaceId::KERNEL {
+                    self.drop_local(LocalFlush::All);
+                } else {
+                    match self.tag_due(state, space) {
+                        Some(asid) => self.load_under(me, asid),
+                        None => self.drop_loaded::<WINDOWS>(state),
+                    }
+                    // I3: the generation came with the request, the flush is done, now it may be recorded.
+                    state.tlb.record_whole(request.generation);
+                }
             }
         }
         me.activity.begins(before);
@@ -239,38 +244,6 @@ impl<P: Platform> Shootdown<P> {
             Role::Responder => counters.remote_flushes.add(1),
         }
         self.platform
-            .on_trace(TraceEvent::FlushFinished { cpu: me.cpu, space });
-    }
-
-    /// Drops what `request` names, page by page or as a whole.
-    #[inline]
-    fn drop_requested<const WINDOWS: bool>(
-        &self,
-        me: Here<'_, P>,
-        request: &FlushRequest,
-        extent: Extent,
-    ) {
-        let (state, freed) = (me.state, request.freed_tables());
-        if extent == Extent::All {
-            return match request.space == SpaceId::KERNEL {
-                true => self.drop_local(LocalFlush::All),
-                false => match self.tag_due(state, request.space) {
-                    Some(asid) => self.load_under(me, asid),
-                    None => self.drop_loaded::<WINDOWS>(state),
-                },
-            };
-        }
-        for range in request.ranges() {
-            if WINDOWS && freed == FreedTables::Yes && request.space != SpaceId::KERNEL {
-                self.copy_top(state, range);
-            }
-            self.drop_range(state, range, freed);
-        }
-        if request.space == SpaceId::KERNEL
-            && (freed == FreedTables::Yes || !P::KERNEL_PAGES_ARE_GLOBAL)
-        {
-            // Other tags may still have entries of tables that were freed, or the pages themselves.
-            state.tlb.others_void.set(true);
-        }
+            .on_trace(TraceEvent::FlushFinished { cpu, space });
     }
 }

@@ -1,6 +1,5 @@
 //! [`FlushTicket`]: a flush that was submitted and not yet waited for.
 
-use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 
 use crate::call::{RequestRef, WaitsFor};
@@ -8,6 +7,7 @@ use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::platform::Platform;
 use crate::tlb::FlushRequest;
+use crate::tlb::respond::Role;
 
 /// The right, and the duty, to wait for one flush: until then other CPUs may use the old translations.
 ///
@@ -29,13 +29,10 @@ use crate::tlb::FlushRequest;
 #[must_use = "other CPUs may still use the old translations: wait for the ticket"]
 #[derive(Debug)]
 pub struct FlushTicket<'a, P: Platform, H = ()> {
-    /// None once it has been waited for, or handed on.
-    flush: Option<PendingFlush<'a, P>>,
-    /// The same.
-    held: Option<H>,
+    /// What is left of the flush, and what the ticket holds; none once it has been waited for, or handed on.
+    pending: Option<(PendingFlush<'a, P>, H)>,
 }
 
-/// What is left of a flush. Dropping it waits.
 #[derive(Debug)]
 struct PendingFlush<'a, P: Platform> {
     engine: &'a Shootdown<P>,
@@ -44,54 +41,36 @@ struct PendingFlush<'a, P: Platform> {
     local_due: Option<FlushRequest>,
     /// Dropped after the wait.
     _preempt: Option<PreemptGuard<'a, P>>,
-    /// It stays with its task.
-    _here: PhantomData<*const ()>,
 }
 
 impl<'a, P: Platform> FlushTicket<'a, P> {
-    pub(crate) fn done(engine: &'a Shootdown<P>) -> Self {
-        Self::new(engine, None, None)
+    pub(super) fn done(engine: &'a Shootdown<P>) -> Self {
+        Self::new(engine, None, None, None)
     }
 
-    pub(crate) fn published(
-        engine: &'a Shootdown<P>,
-        request: RequestRef,
-        preempt: Option<PreemptGuard<'a, P>>,
-    ) -> Self {
-        Self::new(engine, Some(request), preempt)
-    }
-
-    pub(crate) fn new(
+    /// A ticket for `request`, after which `local_due` is flushed here; preemption is disabled until then.
+    pub(super) fn new(
         engine: &'a Shootdown<P>,
         request: Option<RequestRef>,
+        local_due: Option<FlushRequest>,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> Self {
         let flush = PendingFlush {
             engine,
             request,
-            local_due: None,
+            local_due,
             _preempt: preempt,
-            _here: PhantomData,
         };
         FlushTicket {
-            flush: Some(flush),
-            held: Some(()),
+            pending: Some((flush, ())),
         }
-    }
-
-    /// The flush of this CPU is still to be done, after the wait. Preemption is disabled until then.
-    pub(crate) fn with_local_due(mut self, local: FlushRequest) -> Self {
-        self.flush
-            .iter_mut()
-            .for_each(|flush| flush.local_due = Some(local));
-        self
     }
 
     /// Has the ticket hold `value`, whatever the host collects freed frames in, until the flush is complete.
     pub fn hold<H>(mut self, value: H) -> FlushTicket<'a, P, H> {
+        let pending = self.pending.take();
         FlushTicket {
-            flush: self.flush.take(),
-            held: Some(value),
+            pending: pending.map(|(flush, ())| (flush, value)),
         }
     }
 }
@@ -99,7 +78,7 @@ impl<'a, P: Platform> FlushTicket<'a, P> {
 impl<P: Platform, H> FlushTicket<'_, P, H> {
     /// Whether waiting would return at once. Any context; does not block.
     pub fn is_done(&self) -> bool {
-        self.flush.as_ref().is_none_or(|flush| {
+        self.pending.as_ref().is_none_or(|(flush, _)| {
             let is_answered = |request| flush.engine.is_done(request);
             flush.local_due.is_none() && flush.request.is_none_or(is_answered)
         })
@@ -115,26 +94,24 @@ impl<P: Platform, H> FlushTicket<'_, P, H> {
     }
 
     fn finish(&mut self) -> Option<H> {
+        let (flush, held) = self.pending.take()?;
         // A wait that unwinds leaks it (I5).
-        let held = ManuallyDrop::new(self.held.take());
-        drop(self.flush.take());
-        ManuallyDrop::into_inner(held)
+        let held = ManuallyDrop::new(held);
+        if let Some(request) = flush.request {
+            flush.engine.wait_for(request, WaitsFor::Flush);
+        }
+        if let Some(request) = &flush.local_due {
+            let irq = flush.engine.irq_guard();
+            let here = flush.engine.here(&irq);
+            flush.engine.flush_here(here, request, Role::Initiator);
+        }
+        drop(flush);
+        Some(ManuallyDrop::into_inner(held))
     }
 }
 
 impl<P: Platform, H> Drop for FlushTicket<'_, P, H> {
     fn drop(&mut self) {
         self.finish();
-    }
-}
-
-impl<P: Platform> Drop for PendingFlush<'_, P> {
-    fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.engine.wait_for(request, WaitsFor::Flush);
-        }
-        if let Some(request) = self.local_due.take() {
-            self.engine.flush_local_due(&request);
-        }
     }
 }

@@ -3,7 +3,6 @@
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::tlb::asid::Choice;
 use crate::tlb::{Asid, GuestSpace, SpaceId, TagEntries, TlbGen};
 
 /// A virtual CPU, as far as its translations go. It runs on one CPU at a time; between two entries it may move.
@@ -39,11 +38,6 @@ impl Vcpu {
     pub(super) fn age(&self, generation: TlbGen) -> TlbGen {
         generation.aged(self.moves)
     }
-
-    /// Whether it has run nowhere else since it was here, under this tag.
-    pub(super) fn stays(&self, me: CpuId, asid: Asid) -> bool {
-        self.last == Some((me, asid))
-    }
 }
 
 /// What the host loads as it enters guest mode.
@@ -55,16 +49,6 @@ pub struct GuestEntry {
     pub asid: Asid,
     /// Whether what is cached under the tag may be used. No other tag is to be dropped.
     pub entries: TagEntries,
-}
-
-impl GuestEntry {
-    pub(super) fn new(root: u64, choice: Choice) -> Self {
-        Self {
-            root,
-            asid: choice.asid,
-            entries: choice.entries,
-        }
-    }
 }
 
 /// How an attempt to enter guest mode ended.

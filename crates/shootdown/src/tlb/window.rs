@@ -35,27 +35,16 @@ impl<P: Platform> Windows<'_, P> {
         windows: &WindowRoot,
     ) {
         let engine = self.0;
-        assert!(
-            windows.space == next.id(),
-            "the window root of {:?} is loaded for {:?}",
-            windows.space,
-            next.id()
-        );
+        windows.check_space(next.id(), "loaded for");
         let irq = engine.irq_guard();
         let here = engine.here(&irq);
-        let me = here.cpu;
-        assert!(
-            windows.cpu == me,
-            "{me} loads the window root of {}",
-            windows.cpu
-        );
+        windows.check_cpu(here.cpu, "loads");
         let wanted = SpaceRoot {
             space: next,
             windows: Some(windows),
         };
         engine.switch_windows(here, previous, wanted);
         windows.was_loaded.set(true);
-        drop(irq);
     }
 
     /// Takes over top-level entries of the shared root that the private one does not have yet. Call it at a page fault
@@ -69,18 +58,11 @@ impl<P: Platform> Windows<'_, P> {
     pub fn refresh(self, space: &AddressSpace<P::Cpus>, windows: &WindowRoot) -> bool {
         let engine = self.0;
         engine.check_owner(windows.space);
-        let irq = engine.irq_guard();
+        let _irq = engine.irq_guard();
         let me = engine.platform.current_cpu();
-        assert!(
-            windows.cpu == me && windows.space == space.id(),
-            "{me} refreshes the window root of {} in {:?} for {:?}",
-            windows.cpu,
-            windows.space,
-            space.id()
-        );
-        let is_new = windows.refresh(&engine.platform, space);
-        drop(irq);
-        is_new
+        windows.check_cpu(me, "refreshes");
+        windows.check_space(space.id(), "refreshed for");
+        windows.refresh(&engine.platform, space)
     }
 
     /// Ends a private root and gives its table back: no CPU walks it any more. Frames of its windows are free as well. Does not
@@ -97,16 +79,9 @@ impl<P: Platform> Windows<'_, P> {
         let engine = self.0;
         // A refusal that unwinds gives nothing back.
         let windows = ManuallyDrop::new(windows);
-        let irq = engine.irq_guard();
-        let here = engine.platform.current_cpu();
-        assert!(
-            windows.cpu == here,
-            "the window root of {} is retired on {here}: do that there",
-            windows.cpu
-        );
-        let root = self.give_back(space, windows);
-        drop(irq);
-        root
+        let _irq = engine.irq_guard();
+        windows.check_cpu(engine.platform.current_cpu(), "retires");
+        self.give_back(space, windows)
     }
 
     /// As [`retire`](Self::retire), on any CPU, when no CPU runs `space` any more: before it is dropped.
@@ -140,12 +115,7 @@ impl<P: Platform> Windows<'_, P> {
         engine.check_owner(windows.space);
         let owner = windows.cpu;
         let state = engine.state(owner);
-        assert!(
-            windows.space == space.id(),
-            "the window root of {:?} is retired from {:?}",
-            windows.space,
-            space.id()
-        );
+        windows.check_space(space.id(), "retired from");
         assert!(
             state.tlb.private_name() != windows.name,
             "{owner} has the window root loaded that is retired: switch away first"

@@ -72,6 +72,26 @@ impl WindowRoot {
         self.space
     }
 
+    /// Checks that it belongs to the space `asked`. The message says what it `is_used` for: "loaded for".
+    #[track_caller]
+    pub(super) fn check_space(&self, asked: SpaceId, is_used: &str) {
+        let own = self.space;
+        assert!(
+            own == asked,
+            "the window root of {own:?} is {is_used} {asked:?}"
+        );
+    }
+
+    /// Checks that it belongs to the CPU `me`. The message says how that CPU `uses` it: "loads".
+    #[track_caller]
+    pub(super) fn check_cpu(&self, me: CpuId, uses: &str) {
+        let owner = self.cpu;
+        assert!(
+            owner == me,
+            "{me} {uses} the window root of {owner}: do that there"
+        );
+    }
+
     /// No CPU walks the table any more.
     pub(super) fn into_root(mut self) -> Root {
         self.was_loaded.set(false);
