@@ -33,11 +33,11 @@ pub struct Shootdown<P: Platform> {
     /// How many groups have CPUs with memory: what is beyond is empty in every set.
     groups: CoreU64,
     /// The targets of flushes and kicks: all that are online.
-    ready: Padded<AtomicCpuMask<P::Cpus>>,
+    pub(crate) ready: Padded<AtomicCpuMask<P::Cpus>>,
     /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
-    callable: Padded<AtomicCpuMask<P::Cpus>>,
+    pub(crate) callable: Padded<AtomicCpuMask<P::Cpus>>,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
-    departure: Padded<AtomicU64>,
+    pub(crate) departure: Padded<AtomicU64>,
     rings: <P::Cpus as Capacity>::Rings,
     cpus: <P::Cpus as Capacity>::Table,
 }
@@ -213,20 +213,6 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    #[inline]
-    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<P::Cpus> {
-        &self.ready.0
-    }
-
-    #[inline]
-    pub(crate) fn callable_set(&self) -> &AtomicCpuMask<P::Cpus> {
-        &self.callable.0
-    }
-
-    pub(crate) fn departure(&self) -> &AtomicU64 {
-        &self.departure.0
-    }
-
     pub(crate) fn rings(&self) -> &[Ring] {
         self.rings.as_ref()
     }
@@ -236,6 +222,12 @@ impl<P: Platform> Shootdown<P> {
         let table: *const [SetOnce<()>] = self.cpus.as_ref();
         // SAFETY: a `SetOnce` is a pointer, whatever it leads to (`repr(transparent)`): these are the same ones, all null until `attach` sets them through this.
         unsafe { &*(table as *const [SetOnce<CpuState<P>>]) }
+    }
+
+    /// The CPUs that have memory, and what the engine keeps for each.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (CpuId, &CpuState<P>)> {
+        let all = self.cpus().iter().enumerate();
+        all.filter_map(|(cpu, state)| Some((CpuId::from_index(cpu), state.get()?)))
     }
 
     /// Whether requests may be announced in rings.
@@ -273,7 +265,7 @@ impl<P: Platform> Watcher<'_, P> {
     pub fn total_stats(self) -> Stats {
         const { P::CONFIG.needs_counters() };
         let mut total = Stats::default();
-        for memory in self.0.cpus().iter().filter_map(SetOnce::get) {
+        for (_, memory) in self.0.states() {
             total.merge(&memory.counters.read());
         }
         total

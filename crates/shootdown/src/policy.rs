@@ -144,13 +144,6 @@ impl Policy {
         self.with_number(GLOBAL_TAGS_SHIFT, targets)
     }
 
-    const fn with_number(self, shift: u32, number: u16) -> Self {
-        let others = self.bits & !(u16::MAX as u64).wrapping_shl(shift);
-        Self {
-            bits: others | (number as u64) << shift,
-        }
-    }
-
     pub(crate) const fn to_bits(self) -> u64 {
         self.bits
     }
@@ -160,12 +153,16 @@ impl Policy {
     }
 
     const fn with(self, bit: u64, on: bool) -> Self {
+        self.with_field(bit, if on { bit } else { 0 })
+    }
+
+    const fn with_number(self, shift: u32, number: u16) -> Self {
+        self.with_field((u16::MAX as u64) << shift, (number as u64) << shift)
+    }
+
+    const fn with_field(self, mask: u64, value: u64) -> Self {
         Self {
-            bits: if on {
-                self.bits | bit
-            } else {
-                self.bits & !bit
-            },
+            bits: self.bits & !mask | value,
         }
     }
 

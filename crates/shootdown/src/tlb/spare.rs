@@ -30,7 +30,7 @@ impl<P: Platform> Shootdown<P> {
             }
             if holders != 0 {
                 // A CPU may have gone offline. ORDERING: as in `ready_cpus`.
-                holders &= self.ready_set().group(group).load(Ordering::Acquire);
+                holders &= self.ready.0.group(group).load(Ordering::Acquire);
                 targets.set_group(group, holders);
             }
         }
@@ -45,7 +45,7 @@ impl<P: Platform> Shootdown<P> {
         targets.clear();
         for group in self.groups() {
             // ORDERING: as in `ready_cpus`.
-            let mut ready = self.ready_set().group(group).load(Ordering::Acquire);
+            let mut ready = self.ready.0.group(group).load(Ordering::Acquire);
             if group == P::Cpus::group(me) {
                 ready &= !P::Cpus::bit(me);
             }
