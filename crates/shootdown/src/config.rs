@@ -100,14 +100,6 @@ impl Config {
             "Platform::CONFIG lets no CPU go offline: take Config::with_hotplug"
         );
     }
-
-    /// Whether requests may be announced in rings, in an engine for so many CPUs.
-    pub(crate) const fn has_rings(self, cpus: usize) -> bool {
-        match self.policy {
-            Some(policy) => policy.broadcasts_to(cpus - 1),
-            None => true,
-        }
-    }
 }
 
 /// Each of these calls builds with [`Config::FULL`] and does not with [`Config::PLAIN`].

@@ -23,7 +23,7 @@ use crate::trace::TraceEvent;
 #[derive(Debug)]
 pub struct Shootdown<P: Platform> {
     pub(crate) platform: P,
-    /// The bits in which the policy differs from the default.
+    /// [As a word](Policy::to_word) that is 0 for the default.
     policy: Padded<AtomicU64>,
     pub(crate) stall_ns: Padded<AtomicU64>,
     /// How many names of spaces were given out.
@@ -140,8 +140,7 @@ impl<P: Platform> Shootdown<P> {
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
         }
-        let bits = policy.to_bits() ^ Policy::BEST.to_bits();
-        self.policy.0.store(bits, Ordering::Relaxed);
+        self.policy.0.store(policy.to_word(), Ordering::Relaxed);
     }
 
     /// The policy in force.
@@ -149,9 +148,7 @@ impl<P: Platform> Shootdown<P> {
     pub fn policy(&self) -> Policy {
         match P::CONFIG.policy {
             Some(policy) => policy,
-            None => {
-                Policy::from_bits(self.policy.0.load(Ordering::Relaxed) ^ Policy::BEST.to_bits())
-            }
+            None => Policy::from_word(self.policy.0.load(Ordering::Relaxed)),
         }
     }
 
@@ -231,7 +228,10 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Whether requests may be announced in rings.
-    pub(crate) const HAS_RINGS: bool = P::CONFIG.has_rings(P::Cpus::CPUS);
+    pub(crate) const HAS_RINGS: bool = match P::CONFIG.policy {
+        Some(policy) => policy.broadcasts_to(P::Cpus::CPUS - 1),
+        None => true,
+    };
 
     /// The ring that `cpu` reads.
     #[inline]

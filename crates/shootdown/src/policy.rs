@@ -47,7 +47,7 @@ impl Policy {
     /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
     /// six spaces it ran last. Lazy CPUs are left alone. T3: a waiter may be preempted.
     pub const PUBLISHED: Self = Self {
-        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
+        bits: CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
     /// `PUBLISHED` with all hardware tags, cache lines asked for before they are needed and for writing at once, and flushes page by page that do not
     /// wait for the change before.
@@ -144,12 +144,16 @@ impl Policy {
         self.with_number(GLOBAL_TAGS_SHIFT, targets)
     }
 
-    pub(crate) const fn to_bits(self) -> u64 {
-        self.bits
+    /// As a word in which 0 is the default.
+    pub(crate) const fn to_word(self) -> u64 {
+        self.bits ^ Self::BEST.bits
     }
 
-    pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self { bits }
+    /// The inverse of [`to_word`](Self::to_word).
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self {
+            bits: word ^ Self::BEST.bits,
+        }
     }
 
     const fn with(self, bit: u64, on: bool) -> Self {

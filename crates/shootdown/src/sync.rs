@@ -230,15 +230,11 @@ impl<T> SetOnce<T> {
     /// 1. `target` stays in place, and is not borrowed mutably, until the last use of this `SetOnce`.
     #[must_use]
     pub(crate) unsafe fn set(&self, target: &T) -> bool {
+        let null = core::ptr::null_mut();
         let target = core::ptr::from_ref(target).cast_mut();
-        self.0
-            .compare_exchange(
-                core::ptr::null_mut(),
-                target,
-                // ORDERING: publishes what is behind the reference; pairs with `get`.
-                CoreOrdering::Release,
-                CoreOrdering::Relaxed,
-            )
+        // ORDERING: Release publishes what is behind the reference; pairs with `get`.
+        (self.0)
+            .compare_exchange(null, target, CoreOrdering::Release, CoreOrdering::Relaxed)
             .is_ok()
     }
 

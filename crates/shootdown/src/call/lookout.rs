@@ -120,21 +120,19 @@ impl<P: Platform> Shootdown<P> {
         let limit_ns = self.stall_limit_ns()?;
         let (lookout, now_ns) = (&here.lookout, self.platform.now_ns());
         let request = lookout.request();
-        if lookout.since_ns.get() == 0 || self.is_done(request) {
-            self.look_for_another(here, now_ns);
-            return None;
+        let mut stall = None;
+        if lookout.since_ns.get() != 0 && !self.is_done(request) {
+            let waited_ns = now_ns.saturating_sub(lookout.since_ns.get());
+            if waited_ns < limit_ns.saturating_mul(2) {
+                return None;
+            }
+            // Others wait behind it. If nobody else reports it any more, the next who comes does.
+            let until_ns = self.quiet_until(now_ns, waited_ns);
+            let activity = &self.state(request.initiator).activity;
+            if activity.claims(request.slot, request.number, now_ns, until_ns) {
+                stall = self.stall_of(request, waited_ns);
+            }
         }
-        let waited_ns = now_ns.saturating_sub(lookout.since_ns.get());
-        if waited_ns < limit_ns.saturating_mul(2) {
-            return None;
-        }
-        // Others wait behind it. If nobody else reports it any more, the next who comes does.
-        let until_ns = self.quiet_until(now_ns, waited_ns);
-        let activity = &self.state(request.initiator).activity;
-        let stall = match activity.claims(request.slot, request.number, now_ns, until_ns) {
-            true => self.stall_of(request, waited_ns),
-            false => None,
-        };
         self.look_for_another(here, now_ns);
         stall
     }
