@@ -73,11 +73,6 @@ impl<C: Capacity> AtomicCpuMask<C> {
         }
         mask
     }
-
-    /// The set as it was seen, word by word, for reports.
-    pub fn snapshot(&self) -> CpuMask<C> {
-        self.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -38,48 +38,38 @@ impl Config {
 
     /// The policy is this one, and stays so.
     #[must_use]
-    pub const fn with_policy(self, policy: Policy) -> Self {
-        Self {
-            policy: Some(policy),
-            ..self
-        }
+    pub const fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
     }
 
     /// The policy may be [changed](crate::Shootdown::set_policy) while the engine runs.
     #[must_use]
-    pub const fn with_any_policy(self) -> Self {
-        Self {
-            policy: None,
-            ..self
-        }
+    pub const fn with_any_policy(mut self) -> Self {
+        self.policy = None;
+        self
     }
 
     /// Whether each CPU counts what it does ([`stats`](crate::watch::Watcher::stats)).
     #[must_use]
-    pub const fn with_counters(self, on: bool) -> Self {
-        Self {
-            has_counters: on,
-            ..self
-        }
+    pub const fn with_counters(mut self, on: bool) -> Self {
+        self.has_counters = on;
+        self
     }
 
     /// Whether waits look at the clock, and report what takes long ([`on_stall`](crate::Platform::on_stall)). Without it an interrupt that gets lost
     /// is not sent again.
     #[must_use]
-    pub const fn with_watchdog(self, on: bool) -> Self {
-        Self {
-            has_watchdog: on,
-            ..self
-        }
+    pub const fn with_watchdog(mut self, on: bool) -> Self {
+        self.has_watchdog = on;
+        self
     }
 
     /// Whether CPUs may go [`offline`](crate::Shootdown::offline). They may come online at any time without it.
     #[must_use]
-    pub const fn with_hotplug(self, on: bool) -> Self {
-        Self {
-            has_hotplug: on,
-            ..self
-        }
+    pub const fn with_hotplug(mut self, on: bool) -> Self {
+        self.has_hotplug = on;
+        self
     }
 
     // The program does not build where one of these fails.
@@ -109,14 +99,6 @@ impl Config {
             self.has_hotplug,
             "Platform::CONFIG lets no CPU go offline: take Config::with_hotplug"
         );
-    }
-
-    /// Whether requests may be announced in rings, in an engine for so many CPUs.
-    pub(crate) const fn has_rings(self, cpus: usize) -> bool {
-        match self.policy {
-            Some(policy) => policy.broadcasts_to(cpus - 1),
-            None => true,
-        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::trace::TraceEvent;
 #[derive(Debug)]
 pub struct Shootdown<P: Platform> {
     pub(crate) platform: P,
-    /// The bits in which the policy differs from the default.
+    /// [As a word](Policy::to_word) that is 0 for the default.
     policy: Padded<AtomicU64>,
     pub(crate) stall_ns: Padded<AtomicU64>,
     /// How many names of spaces were given out.
@@ -33,11 +33,11 @@ pub struct Shootdown<P: Platform> {
     /// How many groups have CPUs with memory: what is beyond is empty in every set.
     groups: CoreU64,
     /// The targets of flushes and kicks: all that are online.
-    ready: Padded<AtomicCpuMask<P::Cpus>>,
+    pub(crate) ready: Padded<AtomicCpuMask<P::Cpus>>,
     /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
-    callable: Padded<AtomicCpuMask<P::Cpus>>,
+    pub(crate) callable: Padded<AtomicCpuMask<P::Cpus>>,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
-    departure: Padded<AtomicU64>,
+    pub(crate) departure: Padded<AtomicU64>,
     rings: <P::Cpus as Capacity>::Rings,
     cpus: <P::Cpus as Capacity>::Table,
 }
@@ -140,8 +140,7 @@ impl<P: Platform> Shootdown<P> {
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
         }
-        let bits = policy.to_bits() ^ Policy::BEST.to_bits();
-        self.policy.0.store(bits, Ordering::Relaxed);
+        self.policy.0.store(policy.to_word(), Ordering::Relaxed);
     }
 
     /// The policy in force.
@@ -149,9 +148,7 @@ impl<P: Platform> Shootdown<P> {
     pub fn policy(&self) -> Policy {
         match P::CONFIG.policy {
             Some(policy) => policy,
-            None => {
-                Policy::from_bits(self.policy.0.load(Ordering::Relaxed) ^ Policy::BEST.to_bits())
-            }
+            None => Policy::from_word(self.policy.0.load(Ordering::Relaxed)),
         }
     }
 
@@ -213,20 +210,6 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    #[inline]
-    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<P::Cpus> {
-        &self.ready.0
-    }
-
-    #[inline]
-    pub(crate) fn callable_set(&self) -> &AtomicCpuMask<P::Cpus> {
-        &self.callable.0
-    }
-
-    pub(crate) fn departure(&self) -> &AtomicU64 {
-        &self.departure.0
-    }
-
     pub(crate) fn rings(&self) -> &[Ring] {
         self.rings.as_ref()
     }
@@ -238,8 +221,17 @@ impl<P: Platform> Shootdown<P> {
         unsafe { &*(table as *const [SetOnce<CpuState<P>>]) }
     }
 
+    /// The CPUs that have memory, and what the engine keeps for each.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (CpuId, &CpuState<P>)> {
+        let all = self.cpus().iter().enumerate();
+        all.filter_map(|(cpu, state)| Some((CpuId::from_index(cpu), state.get()?)))
+    }
+
     /// Whether requests may be announced in rings.
-    pub(crate) const HAS_RINGS: bool = P::CONFIG.has_rings(P::Cpus::CPUS);
+    pub(crate) const HAS_RINGS: bool = match P::CONFIG.policy {
+        Some(policy) => policy.broadcasts_to(P::Cpus::CPUS - 1),
+        None => true,
+    };
 
     /// The ring that `cpu` reads.
     #[inline]
@@ -273,7 +265,7 @@ impl<P: Platform> Watcher<'_, P> {
     pub fn total_stats(self) -> Stats {
         const { P::CONFIG.needs_counters() };
         let mut total = Stats::default();
-        for memory in self.0.cpus().iter().filter_map(SetOnce::get) {
+        for (_, memory) in self.0.states() {
             total.merge(&memory.counters.read());
         }
         total

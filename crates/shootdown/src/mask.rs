@@ -208,11 +208,18 @@ impl<'a> CpuSet<'a> {
     /// The CPUs in ascending order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + Clone + fmt::Debug + use<'a> {
-        CpuIter {
-            set: *self,
-            group: 0,
-            word: self.words.first().copied().unwrap_or(0),
-        }
+        let set = *self;
+        // What is left of the group's word.
+        let (mut group, mut word) = (0, set.words.first().copied().unwrap_or(0));
+        core::iter::from_fn(move || {
+            while word == 0 {
+                group += 1;
+                word = *set.words.get(group)?;
+            }
+            let lane = word.trailing_zeros() as usize;
+            word &= word - 1;
+            Some(CpuId::from_index(group * set.group_cpus() + lane))
+        })
     }
 
     /// The bits, CPU 0 in bit 0 of the first word.
@@ -226,29 +233,5 @@ impl fmt::Debug for CpuSet<'_> {
         f.debug_set()
             .entries(self.iter().map(CpuId::as_u32))
             .finish()
-    }
-}
-
-/// Iterates a set of CPUs in ascending order.
-#[derive(Clone, Debug)]
-struct CpuIter<'a> {
-    set: CpuSet<'a>,
-    group: usize,
-    /// What is left of the group's word.
-    word: u64,
-}
-
-impl Iterator for CpuIter<'_> {
-    type Item = CpuId;
-
-    #[inline]
-    fn next(&mut self) -> Option<CpuId> {
-        while self.word == 0 {
-            self.group += 1;
-            self.word = *self.set.words.get(self.group)?;
-        }
-        let lane = self.word.trailing_zeros() as usize;
-        self.word &= self.word - 1;
-        Some(CpuId::from_index(self.group * self.set.group_cpus() + lane))
     }
 }

@@ -52,7 +52,7 @@ impl<P: Platform> Shootdown<P> {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_may_leave(me);
-        self.withdraw(me, self.callable_set());
+        self.withdraw(me, &self.callable.0);
         // All functions that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
         // others, or is a flush.) Not all may have rung: a function relies on the first of its word to ring, and that may be a flush whose
         // initiator has answered before it began.
@@ -61,7 +61,7 @@ impl<P: Platform> Shootdown<P> {
         while self.serve(here) {}
         // This also publishes our last use of any translation and root to initiators that found us in a space's set and find us gone
         // here: they send nothing, and may give frames and tables away (I4, I5).
-        self.withdraw(me, self.ready_set());
+        self.withdraw(me, &self.ready.0);
         while self.serve_flushes(here) {}
         // A CPU that leaves inside `poll_idle`, and never returns there, would come back with its doorbell held. Nobody relies on it.
         let _ = here.inbox.let_go(me);
@@ -131,11 +131,10 @@ impl<P: Platform> Shootdown<P> {
     fn hold_departures(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
         let mine = me.as_mark();
         // ORDERING: Acquire sees that a CPU that has left is no target; pairs with the end of a `DepartureGuard`.
-        let held = self
-            .departure()
-            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
+        let held =
+            (self.departure.0).compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
         match held {
-            Ok(_) => Some(Some(DepartureGuard(self.departure()))),
+            Ok(_) => Some(Some(DepartureGuard(&self.departure.0))),
             Err(other) => (other == mine).then_some(None),
         }
     }

@@ -19,8 +19,6 @@ pub(crate) struct OwnSet<C: Capacity> {
 }
 
 impl<C: Capacity> OwnSet<C> {
-    const IS_WIDE: bool = C::IS_WIDE;
-
     #[inline]
     pub(crate) const fn new() -> Self {
         Self {
@@ -37,7 +35,7 @@ impl<C: Capacity> OwnSet<C> {
     /// The groups that have members, as bits.
     #[inline]
     fn groups(&self) -> u64 {
-        match Self::IS_WIDE {
+        match C::IS_WIDE {
             true => self.groups.get(),
             false => u64::from(self.word(0).get() != 0),
         }
@@ -52,7 +50,7 @@ impl<C: Capacity> OwnSet<C> {
     #[inline]
     pub(crate) fn set_group(&self, group: usize, members: u64) {
         self.word(group).set(members);
-        if Self::IS_WIDE {
+        if C::IS_WIDE {
             let others = self.groups.get() & !(1 << group);
             self.groups.set(others | u64::from(members != 0) << group);
         }
@@ -76,6 +74,13 @@ impl<C: Capacity> OwnSet<C> {
         self.set_group(group, others);
     }
 
+    /// Keeps the members for which `keeps` is true.
+    pub(crate) fn retain(&self, keeps: impl Fn(CpuId) -> bool) {
+        for cpu in self.iter().filter(|cpu| !keeps(*cpu)) {
+            self.remove(cpu);
+        }
+    }
+
     /// Whether `cpu` is in it.
     #[cfg(feature = "sim")]
     pub(crate) fn has(&self, cpu: CpuId) -> bool {
@@ -85,7 +90,7 @@ impl<C: Capacity> OwnSet<C> {
     /// Removes all members.
     #[inline]
     pub(crate) fn clear(&self) {
-        if !Self::IS_WIDE {
+        if !C::IS_WIDE {
             return self.word(0).set(0);
         }
         for (group, _) in self.groups_with_members() {

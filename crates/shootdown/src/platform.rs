@@ -190,8 +190,8 @@ pub unsafe trait Platform: Sync {
     /// interrupts off. Override it where the hardware can multicast.
     ///
     /// # Errors
-    /// [`IpiRefused`] when any interrupt could not be queued; the engine sends to all of them again
-    /// (a second interrupt is harmless).
+    /// [`IpiRefused`] when any interrupt could not be queued. The engine then asks for each by [`send_ipi`](Self::send_ipi) until it
+    /// was accepted (a second interrupt is harmless).
     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
         targets.iter().try_for_each(|target| self.send_ipi(target))
     }

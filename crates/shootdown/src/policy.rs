@@ -47,7 +47,7 @@ impl Policy {
     /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
     /// six spaces it ran last. Lazy CPUs are left alone. T3: a waiter may be preempted.
     pub const PUBLISHED: Self = Self {
-        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
+        bits: CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
     /// `PUBLISHED` with all hardware tags, cache lines asked for before they are needed and for writing at once, and flushes page by page that do not
     /// wait for the change before.
@@ -144,28 +144,29 @@ impl Policy {
         self.with_number(GLOBAL_TAGS_SHIFT, targets)
     }
 
-    const fn with_number(self, shift: u32, number: u16) -> Self {
-        let others = self.bits & !(u16::MAX as u64).wrapping_shl(shift);
+    /// As a word in which 0 is the default.
+    pub(crate) const fn to_word(self) -> u64 {
+        self.bits ^ Self::BEST.bits
+    }
+
+    /// The inverse of [`to_word`](Self::to_word).
+    pub(crate) const fn from_word(word: u64) -> Self {
         Self {
-            bits: others | (number as u64) << shift,
+            bits: word ^ Self::BEST.bits,
         }
     }
 
-    pub(crate) const fn to_bits(self) -> u64 {
-        self.bits
-    }
-
-    pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self { bits }
-    }
-
     const fn with(self, bit: u64, on: bool) -> Self {
+        self.with_field(bit, if on { bit } else { 0 })
+    }
+
+    const fn with_number(self, shift: u32, number: u16) -> Self {
+        self.with_field((u16::MAX as u64) << shift, (number as u64) << shift)
+    }
+
+    const fn with_field(self, mask: u64, value: u64) -> Self {
         Self {
-            bits: if on {
-                self.bits | bit
-            } else {
-                self.bits & !bit
-            },
+            bits: self.bits & !mask | value,
         }
     }
 

@@ -3,44 +3,27 @@
 //! Each is written by its own CPU with interrupts off, by plain loads and stores, on lines of its own (those of waits, by
 //! one locked addition, in any context); readers take a [`Stats`] at any time and see each counter at some recent value.
 
-use core::fmt;
-
 use crate::platform::Platform;
-use crate::sync::{Counter, SharedCounter};
+use crate::sync::Counter;
 use crate::tlb::Why;
 
 /// Buckets of the wait histogram: bucket `i` counts waits of `2^i` to `2^(i+1) - 1` ns, the last all longer.
 pub const WAIT_BUCKETS: usize = 32;
 
-/// What counts, by default [`Counter`].
-macro_rules! kind {
-    () => {
-        Counter<P>
-    };
-    ($kind:ident) => {
-        $kind<P>
-    };
-}
-
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident $(: $kind:ident)?,)+) => {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
         /// The counters of one CPU.
+        #[derive(Debug)]
         pub(crate) struct Counters<P: Platform> {
-            $(pub(crate) $name: kind!($($kind)?),)+
-            pub(crate) waits_ns: [SharedCounter<P>; WAIT_BUCKETS],
-        }
-
-        impl<P: Platform> fmt::Debug for Counters<P> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.read().fmt(f)
-            }
+            $(pub(crate) $name: Counter<P>,)+
+            pub(crate) waits_ns: [Counter<P>; WAIT_BUCKETS],
         }
 
         impl<P: Platform> Counters<P> {
             pub(crate) const fn new() -> Self {
                 Self {
-                    $($name: <kind!($($kind)?)>::new(),)+
-                    waits_ns: [const { SharedCounter::new() }; WAIT_BUCKETS],
+                    $($name: Counter::new(),)+
+                    waits_ns: [const { Counter::new() }; WAIT_BUCKETS],
                 }
             }
 
@@ -170,7 +153,7 @@ counters! {
     /// CPUs that these kicked because they were in guest mode.
     guest_kicks,
     /// Waits that ended.
-    waits_finished: SharedCounter,
+    waits_finished,
 }
 
 impl<P: Platform> Counters<P> {

@@ -126,9 +126,7 @@ impl<T: Copy> PlainCell<T> {
     }
 }
 
-/// A statistics counter with one writing CPU and any number of readers, where `P` [has counters](crate::Config::with_counters).
-///
-/// `add` is a plain load and store, not a locked operation: the owner calls it with interrupts off.
+/// A statistics counter of one CPU, which any CPU reads, where `P` [has counters](crate::Config::with_counters). All additions to it go by the same method.
 #[derive(Debug)]
 pub(crate) struct Counter<P>(CoreU64, PhantomData<fn(P)>);
 
@@ -137,7 +135,7 @@ impl<P: Platform> Counter<P> {
         Self(CoreU64::new(0), PhantomData)
     }
 
-    /// Adds `amount`; only the owning CPU calls this, with interrupts off.
+    /// Adds `amount`, by a plain load and store: only the owning CPU calls this, with interrupts off.
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
         if P::CONFIG.has_counters {
@@ -147,31 +145,17 @@ impl<P: Platform> Counter<P> {
         }
     }
 
+    /// The same by one locked operation: on any CPU, in any context.
     #[inline]
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(CoreOrdering::Relaxed)
-    }
-}
-
-/// The same, but any CPU adds to it, in any context.
-#[derive(Debug)]
-pub(crate) struct SharedCounter<P>(Counter<P>);
-
-impl<P: Platform> SharedCounter<P> {
-    pub(crate) const fn new() -> Self {
-        Self(Counter::new())
-    }
-
-    #[inline]
-    pub(crate) fn add(&self, amount: u64) {
+    pub(crate) fn add_anywhere(&self, amount: u64) {
         if P::CONFIG.has_counters {
-            self.0.0.fetch_add(amount, CoreOrdering::Relaxed);
+            self.0.fetch_add(amount, CoreOrdering::Relaxed);
         }
     }
 
     #[inline]
     pub(crate) fn get(&self) -> u64 {
-        self.0.get()
+        self.0.load(CoreOrdering::Relaxed)
     }
 }
 
@@ -246,15 +230,11 @@ impl<T> SetOnce<T> {
     /// 1. `target` stays in place, and is not borrowed mutably, until the last use of this `SetOnce`.
     #[must_use]
     pub(crate) unsafe fn set(&self, target: &T) -> bool {
+        let null = core::ptr::null_mut();
         let target = core::ptr::from_ref(target).cast_mut();
-        self.0
-            .compare_exchange(
-                core::ptr::null_mut(),
-                target,
-                // ORDERING: publishes what is behind the reference; pairs with `get`.
-                CoreOrdering::Release,
-                CoreOrdering::Relaxed,
-            )
+        // ORDERING: Release publishes what is behind the reference; pairs with `get`.
+        (self.0)
+            .compare_exchange(null, target, CoreOrdering::Release, CoreOrdering::Relaxed)
             .is_ok()
     }
 

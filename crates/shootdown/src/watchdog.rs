@@ -98,14 +98,8 @@ pub struct Stall {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            initiator,
-            target,
-            others,
-            waited_ns,
-            ..
-        } = self;
-        let waited_us = waited_ns / 1000;
+        let (initiator, target) = (self.initiator, self.target);
+        let waited_us = self.waited_ns / 1000;
         match self.found_by {
             FoundBy::Waiter => write!(f, "{initiator} has waited {waited_us} us for {target}")?,
             FoundBy::Look => write!(
@@ -113,8 +107,8 @@ impl fmt::Display for Stall {
                 "{initiator} waits nowhere in the engine (it has gone on, or is inside send_ipi or on_stall), and has had no answer for {waited_us} us from {target}"
             )?,
         }
-        if *others > 0 {
-            write!(f, " and {others} more")?;
+        if self.others > 0 {
+            write!(f, " and {} more", self.others)?;
         }
         match self.wanted {
             Activity::None => f.write_str(", whose interrupt the platform refuses to send")?,

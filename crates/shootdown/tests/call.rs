@@ -308,12 +308,16 @@ fn a_refused_interrupt_is_sent_again() {
 
 /// The platform says that it refused, and not whom: who was interrupted already is once more.
 #[test]
-fn all_targets_are_interrupted_again_when_one_is_refused() {
+fn after_a_refusal_each_target_is_interrupted_until_it_was_accepted() {
     let (machine, puppet) = with_puppet::<4>();
-    *puppet.refuse_to.lock().unwrap() = (2, 1);
+    *puppet.refuse_to.lock().unwrap() = (2, 3);
     machine.call_many(CallTargets::Online, &|_| ());
-    assert_eq!(puppet.sent.take(), [(0, 1), (0, 1), (0, 2), (0, 3)]);
-    assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, 1);
+    assert_eq!(
+        puppet.sent.take(),
+        [(0, 1), (0, 1), (0, 3), (0, 2)],
+        "the first by the multicast, then each once"
+    );
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, 3);
 }
 
 #[test]

@@ -212,7 +212,7 @@ impl<P: Platform> Shootdown<P> {
     /// The first online CPU of `targets` from `me` on, going round.
     fn nearest(&self, targets: &CpuMask<P::Cpus>, me: CpuId) -> Option<CpuId> {
         // ORDERING: as in `ready_cpus`.
-        let mut live = self.callable_set().load(Ordering::Acquire);
+        let mut live = self.callable.0.load(Ordering::Acquire);
         live.intersect(targets);
         let (mut later, group) = (live, P::Cpus::group(me));
         later.words_mut()[..group].fill(0);
@@ -232,8 +232,8 @@ impl<P: Platform> Shootdown<P> {
     ) -> Dispatched {
         let me = slot.here.cpu;
         let online = match kind.is_flush() {
-            true => self.ready_set(),
-            false => self.callable_set(),
+            true => &self.ready.0,
+            false => &self.callable.0,
         };
         let remote = &self.state(me).targets;
         remote.clear();

@@ -40,20 +40,18 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When the CPU has no memory; inside a called function; at the end, on another CPU.
     pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P>) -> R) -> R {
-        // Lent, not given: one that was forgotten would leave this CPU without interrupts (I7).
-        idle(&self.hold_doorbell())
-    }
-
-    fn hold_doorbell(&self) -> PollIdle<'_, P> {
         let irq = self.irq_guard();
         let here = self.here(&irq);
         forbid_inside_function(here.cpu, here.state);
         here.inbox.hold(here.cpu);
-        PollIdle {
+        let polls = PollIdle {
             engine: self,
             here,
             _here: PhantomData,
-        }
+        };
+        drop(irq);
+        // Lent, not given: one that was forgotten would leave this CPU without interrupts (I7).
+        idle(&polls)
     }
 }
 

@@ -19,8 +19,8 @@ const MOST_TRIED: usize = 64;
 /// The request that a CPU's ticks look after.
 #[derive(Debug)]
 pub(crate) struct Lookout {
-    initiator: OwnWord,
-    slot: OwnWord,
+    /// Its slot, counted through all CPUs; if there is none, the last slot that was looked at.
+    place: OwnWord,
     number: OwnWord,
     /// Since when; 0 while there is none.
     since_ns: OwnWord,
@@ -31,8 +31,7 @@ pub(crate) struct Lookout {
 impl Lookout {
     pub(crate) const fn new() -> Self {
         Self {
-            initiator: OwnWord::new(),
-            slot: OwnWord::new(),
+            place: OwnWord::new(),
             number: OwnWord::new(),
             since_ns: OwnWord::new(),
             posted_since_ns: OwnWord::new(),
@@ -40,9 +39,10 @@ impl Lookout {
     }
 
     fn request(&self) -> RequestRef {
+        let place = self.place.get() as usize;
         RequestRef {
-            initiator: CpuId::new(self.initiator.get() as u32),
-            slot: self.slot.get() as usize,
+            initiator: CpuId::from_index(place / SLOTS),
+            slot: place % SLOTS,
             number: Number::from_header(self.number.get()),
         }
     }
@@ -86,13 +86,7 @@ impl<P: Platform> Shootdown<P> {
             return None;
         }
         self.interrupt_self(here);
-        let now_ns = self.platform.now_ns();
-        let waited_ns = now_ns.saturating_sub(since_ns.get());
-        if since_ns.get() == 0 || waited_ns < self.stall_limit_ns()? {
-            return None;
-        }
-        since_ns.set(now_ns.max(1));
-        Some(self.refusal(here.cpu, waited_ns))
+        self.missing_here(here, since_ns, 1)
     }
 
     /// Asks for the interrupt once more for which data wait that were posted to this CPU: it may have got lost.
@@ -102,14 +96,19 @@ impl<P: Platform> Shootdown<P> {
             since_ns.set(0);
             return None;
         }
-        let now_ns = self.platform.now_ns();
         if since_ns.get() == 0 {
-            since_ns.set(now_ns.max(1));
+            since_ns.set(self.platform.now_ns().max(1));
             return None;
         }
         self.interrupt_self(here);
+        self.missing_here(here, since_ns, 2)
+    }
+
+    /// Reports that this CPU has missed an interrupt to itself `since_ns`, if it has and that is so many stalls ago; then counts anew.
+    fn missing_here(&self, here: Here<'_, P>, since_ns: &OwnWord, stalls: u64) -> Option<Stall> {
+        let now_ns = self.platform.now_ns();
         let waited_ns = now_ns.saturating_sub(since_ns.get());
-        if waited_ns < self.stall_limit_ns()?.saturating_mul(2) {
+        if since_ns.get() == 0 || waited_ns < self.stall_limit_ns()?.saturating_mul(stalls) {
             return None;
         }
         since_ns.set(now_ns.max(1));
@@ -121,19 +120,19 @@ impl<P: Platform> Shootdown<P> {
         let limit_ns = self.stall_limit_ns()?;
         let (lookout, now_ns) = (&here.lookout, self.platform.now_ns());
         let request = lookout.request();
-        if lookout.since_ns.get() == 0 || self.is_done(request) {
-            self.look_for_another(here, now_ns);
-            return None;
+        let mut stall = None;
+        if lookout.since_ns.get() != 0 && !self.is_done(request) {
+            let waited_ns = now_ns.saturating_sub(lookout.since_ns.get());
+            if waited_ns < limit_ns.saturating_mul(2) {
+                return None;
+            }
+            // Others wait behind it. If nobody else reports it any more, the next who comes does.
+            let until_ns = self.quiet_until(now_ns, waited_ns);
+            let activity = &self.state(request.initiator).activity;
+            if activity.claims(request.slot, request.number, now_ns, until_ns) {
+                stall = self.stall_of(request, waited_ns);
+            }
         }
-        let waited_ns = now_ns.saturating_sub(lookout.since_ns.get());
-        if waited_ns < limit_ns.saturating_mul(2) {
-            return None;
-        }
-        // Others wait behind it. If nobody else reports it any more, the next who comes does.
-        let stall = match self.claim_report(request, now_ns, waited_ns) {
-            true => self.stall_of(request, waited_ns),
-            false => None,
-        };
         self.look_for_another(here, now_ns);
         stall
     }
@@ -142,28 +141,24 @@ impl<P: Platform> Shootdown<P> {
     fn look_for_another(&self, here: Here<'_, P>, now_ns: u64) {
         let lookout = &here.lookout;
         lookout.since_ns.set(0);
-        let (mut cpu, mut first) = (
-            lookout.initiator.get() as usize,
-            lookout.slot.get().wrapping_add(1) as usize,
-        );
-        for turn in 0..=MOST_TRIED.min(P::Cpus::CPUS) {
-            if let Some(state) = self.cpus()[cpu].get() {
-                let busy = (first..SLOTS).find(|slot| !state.slots[*slot].is_free());
-                if let Some(slot) = busy {
-                    lookout.number.set(state.slots[slot].number().bits());
-                    lookout.since_ns.set(now_ns.max(1));
-                }
-                // The rest of the CPU before costs no line more.
-                if busy.is_some() || turn > 0 {
-                    lookout.initiator.set(cpu as u64);
-                    lookout.slot.set(busy.unwrap_or(SLOTS - 1) as u64);
-                    return;
-                }
+        let mut place = lookout.place.get() as usize;
+        for _ in 0..=MOST_TRIED.min(P::Cpus::CPUS) {
+            let (cpu, first) = ((place + 1) / SLOTS % P::Cpus::CPUS, (place + 1) % SLOTS);
+            place = cpu * SLOTS + SLOTS - 1;
+            let Some(state) = self.cpus()[cpu].get() else {
+                continue;
+            };
+            if let Some(slot) = (first..SLOTS).find(|slot| !state.slots[*slot].is_free()) {
+                place = cpu * SLOTS + slot;
+                lookout.number.set(state.slots[slot].number().bits());
+                lookout.since_ns.set(now_ns.max(1));
+                break;
             }
-            (cpu, first) = ((cpu + 1) % P::Cpus::CPUS, 0);
+            // The rest of the CPU before costs no line more.
+            if first == 0 {
+                break;
+            }
         }
-        // None of them has memory: the next look begins here.
-        lookout.initiator.set(cpu as u64);
-        lookout.slot.set(u64::MAX);
+        lookout.place.set(place as u64);
     }
 }

@@ -194,8 +194,8 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Goes on after a refusal; false if none is left to be interrupted. Meanwhile this CPU serves flushes, and the watchdog looks, for
-    /// which `stall` describes the wait.
+    /// Goes on after a refusal, one by one, so that nobody is interrupted again while others wait; false if none is left to be interrupted. Meanwhile
+    /// this CPU serves flushes, and the watchdog looks, for which `stall` describes the wait.
     #[cold]
     fn interrupt_later(
         &self,
@@ -203,31 +203,31 @@ impl<P: Platform> Shootdown<P> {
         only: Option<CpuId>,
         stall: impl Fn(u64) -> Option<Stall>,
     ) -> bool {
-        let mut watch = Watch::default();
+        let left = &here.to_interrupt;
+        if let Some(only) = only {
+            left.clear();
+            left.add(only);
+        }
+        let (mut watch, refused) = (Watch::default(), &here.counters.ipis_refused);
+        refused.add(1);
         loop {
-            here.counters.ipis_refused.add(1);
             self.serve_flushes(here);
-            if !self.is_any_left(here, only) {
+            // Those that have left, to which this CPU may just have answered, serve what they find before they are gone, and the platform may refuse
+            // interrupts to them for ever.
+            left.retain(|cpu| self.is_target(cpu));
+            if left.is_empty() {
                 return false;
             }
             self.platform.relax();
             self.watch_wait(&mut watch, &stall);
-            if self.send(here, only).is_ok() {
+            left.retain(|cpu| {
+                let sent = self.platform.send_ipi(cpu);
+                sent.inspect_err(|_| refused.add(1)).is_err()
+            });
+            if left.is_empty() {
                 return true;
             }
         }
-    }
-
-    /// Forgets targets that have left, to which this CPU may just have answered: they serve what they find before they are gone, and
-    /// the platform may refuse interrupts to them for ever. Whether any is left.
-    fn is_any_left(&self, here: Here<'_, P>, only: Option<CpuId>) -> bool {
-        if let Some(target) = only {
-            return self.is_target(target);
-        }
-        for gone in here.to_interrupt.iter().filter(|cpu| !self.is_target(*cpu)) {
-            here.to_interrupt.remove(gone);
-        }
-        !here.to_interrupt.is_empty()
     }
 
     /// Asks the platform once for the interrupts.

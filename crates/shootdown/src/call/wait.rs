@@ -55,10 +55,10 @@ impl<P: Platform> Shootdown<P> {
         let cpu = self.platform.current_cpu();
         if P::CONFIG.has_counters {
             let counters = &self.state(cpu).counters;
-            counters.waits_finished.add(1);
+            counters.waits_finished.add_anywhere(1);
             if let Some(started_ns) = started_ns {
                 let elapsed_ns = self.platform.now_ns().saturating_sub(started_ns);
-                counters.waits_ns[wait_bucket(elapsed_ns)].add(1);
+                counters.waits_ns[wait_bucket(elapsed_ns)].add_anywhere(1);
             }
         }
         self.platform.on_trace(TraceEvent::WaitFinished { cpu });

@@ -38,7 +38,8 @@ impl<P: Platform> Shootdown<P> {
             return;
         }
         if let Some(stall) = self.look_at_the_clock(watch).and_then(stall) {
-            self.report(watch, &stall);
+            watch.reports += 1;
+            self.platform.on_stall(&stall);
         }
     }
 
@@ -63,12 +64,6 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    #[cold]
-    fn report(&self, watch: &mut Watch, stall: &Stall) {
-        watch.reports += 1;
-        self.platform.on_stall(stall);
-    }
-
     /// The platform refuses to interrupt `target`.
     pub(crate) fn refusal(&self, target: CpuId, waited_ns: u64) -> Stall {
         Stall {
@@ -88,13 +83,11 @@ impl<P: Platform> Shootdown<P> {
         let (mut first, mut count) = (None, 0);
         let irq = self.irq_guard();
         for group in self.groups() {
-            let pending = self.pending_of(request, group);
-            count += pending.count_ones() as usize;
-            if pending != 0 && first.is_none() {
-                first = Some(P::Cpus::cpu(group, pending.trailing_zeros()));
-            }
-            for lane in ones_from(pending, 0) {
-                self.interrupt_again(self.here(&irq), P::Cpus::cpu(group, lane));
+            for lane in ones_from(self.pending_of(request, group), 0) {
+                let target = P::Cpus::cpu(group, lane);
+                first.get_or_insert(target);
+                count += 1;
+                self.interrupt_again(self.here(&irq), target);
             }
         }
         drop(irq);
@@ -131,15 +124,8 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Whether one that looks is to report the request, and no other that looks at the same time.
-    pub(super) fn claim_report(&self, request: RequestRef, now_ns: u64, waited_ns: u64) -> bool {
-        let activity = &self.state(request.initiator).activity;
-        let until_ns = self.quiet_until(now_ns, waited_ns);
-        activity.claims(request.slot, request.number, now_ns, until_ns)
-    }
-
     /// Until when looks say nothing of a request that has been reported after so long: the wait that has reported it does so again before.
-    fn quiet_until(&self, now_ns: u64, waited_ns: u64) -> u64 {
+    pub(super) fn quiet_until(&self, now_ns: u64, waited_ns: u64) -> u64 {
         let spare_ns = self.stall_limit_ns().unwrap_or(0).saturating_mul(2);
         now_ns.saturating_add(waited_ns).saturating_add(spare_ns)
     }

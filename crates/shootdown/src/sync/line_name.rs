@@ -4,7 +4,6 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
 use crate::platform::Platform;
-use crate::sync::SetOnce;
 
 /// Bytes of a line.
 const LINE_BYTES: usize = 64;
@@ -28,18 +27,16 @@ impl<P: Platform> Shootdown<P> {
     /// What the line at `address` holds; `None` if it is none of this engine.
     pub fn line_name(&self, address: usize) -> Option<&'static str> {
         let mut rings = self.rings().iter();
-        let mut states = self.cpus().iter().filter_map(SetOnce::get);
         rings
             .find_map(|ring| ring.line_name(address))
-            .or_else(|| states.find_map(|state| state.line_name(address)))
+            .or_else(|| (self.states()).find_map(|(_, state)| state.line_name(address)))
             .or_else(|| touches(self, address).then_some("engine"))
     }
 
     /// The CPU whose memory has bytes in the line at `address`.
     pub fn line_owner(&self, address: usize) -> Option<CpuId> {
-        let mut cpus = self.cpus().iter();
-        let owner = cpus.position(|it| it.get().is_some_and(|state| touches(state, address)))?;
-        Some(CpuId::new(owner as u32))
+        let owner = (self.states()).find(|(_, state)| touches(*state, address))?;
+        Some(owner.0)
     }
 }
 

@@ -3,10 +3,11 @@
 //! Feature `sim` is for `shootdown-sim`. Without an installed [`Memory`], or on a thread that is no virtual
 //! CPU, everything behaves as on real atomics, so the feature changes no other user of the crate.
 
-use core::fmt;
-use core::sync::atomic::{AtomicPtr, AtomicU64 as CoreU64};
+use core::sync::atomic::AtomicU64 as CoreU64;
 
 pub use core::sync::atomic::Ordering;
+
+use crate::sync::SetOnce;
 
 /// What an access does to its word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -92,7 +93,7 @@ pub enum Plain {
 
 /// A simulated memory. The functions are called on every thread that runs the engine; on threads that
 /// are no virtual CPU they do what real memory does.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// One atomic access; returns the value before it (of a store: anything).
     pub access: fn(&CoreU64, Operation, Ordering) -> u64,
@@ -102,34 +103,17 @@ pub struct Memory {
     pub plain: fn(usize, Plain),
 }
 
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Memory")
-    }
-}
+static MEMORY: SetOnce<Memory> = SetOnce::new();
 
-static MEMORY: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Makes every engine of this process use `memory` from now on. Once is enough; the last one counts.
+/// Makes every engine of this process use `memory` from now on. The first one counts.
 pub fn install(memory: &'static Memory) {
-    MEMORY.store(
-        core::ptr::from_ref(memory).cast_mut(),
-        // ORDERING: publishes what `memory` points to; pairs with the Acquire in `installed`.
-        Ordering::Release,
-    );
-}
-
-#[inline]
-fn installed() -> Option<&'static Memory> {
-    // ORDERING: see `install`.
-    let memory = MEMORY.load(Ordering::Acquire);
-    // SAFETY: null, or a `&'static Memory` that `install` stored.
-    unsafe { memory.as_ref() }
+    // SAFETY: 1. it is borrowed for ever.
+    let _ = unsafe { MEMORY.set(memory) };
 }
 
 #[inline]
 fn access(cell: &CoreU64, operation: Operation, order: Ordering) -> u64 {
-    match installed() {
+    match MEMORY.get() {
         Some(memory) => (memory.access)(cell, operation, order),
         None => operation.apply(cell, order),
     }
@@ -137,14 +121,14 @@ fn access(cell: &CoreU64, operation: Operation, order: Ordering) -> u64 {
 
 /// As `core`'s, seen by the machine.
 pub fn fence(order: Ordering) {
-    match installed() {
+    match MEMORY.get() {
         Some(memory) => (memory.fence)(order),
         None => core::sync::atomic::fence(order),
     }
 }
 
 pub(crate) fn plain(address: usize, access: Plain) {
-    if let Some(memory) = installed() {
+    if let Some(memory) = MEMORY.get() {
         (memory.plain)(address, access);
     }
 }

@@ -3,7 +3,6 @@
 use crate::call::Ticket;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::sync::SetOnce;
 
 /// From where an engine counts, so that long lives and short rings are explored too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +22,7 @@ impl<P: Platform> Shootdown<P> {
             ring.shorten(start.ring_len);
             ring.begin(Ticket::from_u64(start.ticket));
         }
-        let slots = self.cpus().iter().filter_map(SetOnce::get);
-        for slot in slots.flat_map(|memory| &memory.slots) {
+        for slot in self.states().flat_map(|(_, memory)| &memory.slots) {
             slot.begin(start.number);
         }
     }

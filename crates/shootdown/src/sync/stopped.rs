@@ -4,7 +4,6 @@ use crate::call::{CallData, RequestRef, Ring, SLOTS};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::memory::CpuState;
 use crate::platform::Platform;
 use crate::sync::Ordering;
 
@@ -31,11 +30,6 @@ pub fn place_of<F>(data: &CallData<F>) -> (usize, u64) {
 }
 
 impl<P: Platform> Shootdown<P> {
-    fn states(&self) -> impl Iterator<Item = (CpuId, &CpuState<P>)> {
-        let all = self.cpus().iter().enumerate();
-        all.filter_map(|(cpu, state)| Some((CpuId::from_index(cpu), state.get()?)))
-    }
-
     /// Calls `found` with what `stopped` has left half done, while the others have nothing left to do that does not wait for it.
     ///
     /// # Errors
@@ -46,7 +40,7 @@ impl<P: Platform> Shootdown<P> {
         data: impl Iterator<Item = (usize, u64)>,
         mut found: impl FnMut(Unfinished),
     ) -> Result<(), &'static str> {
-        if self.departure().load(Ordering::Relaxed) == stopped.as_mark() {
+        if self.departure.0.load(Ordering::Relaxed) == stopped.as_mark() {
             found(Unfinished::Departure);
         }
         for initiator in self.rings().iter().flat_map(Ring::claimants) {

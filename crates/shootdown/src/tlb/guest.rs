@@ -60,7 +60,7 @@ impl<C: Capacity> GuestSpace<C> {
 
     /// The CPUs that it has run on.
     pub fn cpus(&self) -> CpuMask<C> {
-        self.visited.0.snapshot()
+        self.visited.0.load(Ordering::Relaxed)
     }
 
     /// Runs `vcpu`, which is one of this guest, on this CPU: `enter` enters guest mode as it is told, and comes back when the guest is left. Interrupts are off

@@ -86,7 +86,7 @@ impl<C: Capacity> AddressSpace<C> {
 
     /// The CPUs that may cache translations of this space, as seen now.
     pub fn cpus(&self) -> CpuMask<C> {
-        self.cpus.0.snapshot()
+        self.cpus.0.load(Ordering::Relaxed)
     }
 
     /// A top-level entry of the shared root was changed. Say so each time if any CPU has [windows](crate::windows::WindowRoot) in this

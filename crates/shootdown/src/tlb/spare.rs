@@ -36,7 +36,7 @@ impl<P: Platform> Shootdown<P> {
             }
             if wanted != 0 {
                 // A CPU may have gone offline. ORDERING: as in `ready_cpus`.
-                wanted &= self.ready_set().group(group).load(Ordering::Acquire);
+                wanted &= self.ready.0.group(group).load(Ordering::Acquire);
                 targets.set_group(group, wanted);
             }
         }
