@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cpu::{AtomicCpuSet, PinCurrentCpu},
-    smp::{IPI_SENDER, MAX_CPUS, Ostd, SHOOTDOWN},
+    smp::{IPI_SENDER, Ostd, SHOOTDOWN},
     sync::RcuDrop,
 };
 
@@ -35,7 +35,7 @@ pub struct TlbFlusher<'a, G: PinCurrentCpu> {
     ranges: Option<FlushRanges>,
     frames: Frames,
     /// What has been dispatched. It waits when it is dropped.
-    ticket: Option<FlushTicket<'static, Ostd, MAX_CPUS, Frames>>,
+    ticket: Option<FlushTicket<'static, Ostd, Frames>>,
     _pin_current: G,
 }
 
