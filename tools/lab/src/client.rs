@@ -240,7 +240,13 @@ impl Client {
         let built =
             Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing(format!("build {name}"))?;
         let why = cargo::tail(&built.errors);
-        match built.status.and_then(|status| status.code()) {
+        let Some(status) = built.status else {
+            let seconds = BUILD_DEADLINE.as_secs();
+            return Err(Failure::work(format!(
+                "building {name} took longer than {seconds} s; another try goes on from there:\n{why}"
+            )));
+        };
+        match status.code() {
             Some(0) => Ok(image),
             Some(MISSING) => Err(Failure::input(format!("cannot build {name}"), why.trim())),
             _ => Err(Failure::work(format!("cannot build {name}:\n{why}"))),
