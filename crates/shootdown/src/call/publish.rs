@@ -161,8 +161,8 @@ impl<P: Platform> Shootdown<P> {
         quiet.count_ones()
     }
 
-    /// Counts a published request and interrupts those of its `named` targets that need it: `only` this one, or those in the initiator's set `to_interrupt`; `ipis`
-    /// of them. Interrupts are off.
+    /// Interrupts those of the `named` targets of a published request that need it: `only` this one, or those in the initiator's set `to_interrupt`; `ipis`
+    /// of them; then counts the request. Interrupts are off.
     #[inline]
     pub(crate) fn finish(
         &self,
@@ -173,12 +173,12 @@ impl<P: Platform> Shootdown<P> {
         ipis: usize,
     ) {
         let counters = &here.counters;
-        counters.requests_published.add(1);
-        counters.ipis_avoided.add((named - ipis) as u64);
         if ipis > 0 {
             self.interrupt(here, request, only);
             counters.ipis_sent.add(ipis as u64);
         }
+        counters.requests_published.add(1);
+        counters.ipis_avoided.add((named - ipis) as u64);
         self.platform.on_trace(TraceEvent::Submitted {
             cpu: here.cpu,
             targets: named as u32,

@@ -39,25 +39,29 @@ impl<P: Platform> Shootdown<P> {
         // SAFETY: duty 1.
         let flush = unsafe { self.read_flush(me, place, kind) };
         let early = me.early_acks.get();
-        if !kind.is_ack_first() || early == MOST_EARLY_ACKS {
+        if kind.is_ack_first() && early < MOST_EARLY_ACKS {
+            // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
+            // NMI-like contexts ask `UserMemory::access_ok`.
+            me.early_acks.set(early + 1);
+            // Before the acknowledgement: it panics at a mistake of the host's.
+            let is_due = self.check_due(me, &flush);
+            me.tlb.owes_flush.set(true);
+            // Whoever asked for the flush gives frames away that this CPU uses until it is done.
+            no_unwind("a responder unwound that owes a flush", || {
+                self.acknowledge(me, place);
+                if is_due {
+                    self.flush_change(me, &flush, Role::Responder);
+                }
+            });
+            me.tlb.owes_flush.set(false);
+            me.counters.early_acks.add(1);
+        } else {
             self.flush_here(me, &flush, Role::Responder);
-            return self.acknowledge(me, place);
-        }
-        // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
-        // NMI-like contexts ask `UserMemory::access_ok`.
-        me.early_acks.set(early + 1);
-        me.counters.early_acks.add(1);
-        // Before the acknowledgement: it panics at a mistake of the host's.
-        let is_due = self.check_due(me, &flush);
-        me.tlb.owes_flush.set(true);
-        // Whoever asked for the flush gives frames away that this CPU uses until it is done.
-        no_unwind("a responder unwound that owes a flush", || {
             self.acknowledge(me, place);
-            if is_due {
-                self.flush_change(me, &flush, Role::Responder);
-            }
-        });
-        me.tlb.owes_flush.set(false);
+        }
+        // Behind the acknowledgement, for which the stores before it have to be done: the initiator waits for it.
+        let beside = u64::from(kind.is_indirect());
+        me.counters.shared_lines_read.add(1 + beside);
     }
 
     /// What a flush request of this kind asks for.
@@ -69,12 +73,10 @@ impl<P: Platform> Shootdown<P> {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_at(place).contents() };
         if kind.is_indirect() {
-            me.counters.shared_lines_read.add(2);
             let beside = &self.state(place.initiator).indirect[place.slot].0;
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
             unsafe { beside.read() }
         } else {
-            me.counters.shared_lines_read.add(1);
             // SAFETY: flush requests carry a FlushRequest.
             unsafe { request.payload.get::<FlushRequest>() }
         }
