@@ -37,7 +37,7 @@ impl<P: Platform> Shootdown<P> {
     /// 1. The request names this CPU, which has not acknowledged it.
     pub(crate) unsafe fn serve_flush(&self, me: Here<'_, P>, place: Place, kind: Kind) {
         // SAFETY: duty 1.
-        let flush = unsafe { self.read_flush(me, place, kind) };
+        let flush = unsafe { self.read_flush(place, kind) };
         let early = me.early_acks.get();
         if kind.is_ack_first() && early < MOST_EARLY_ACKS {
             // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
@@ -69,7 +69,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Safety
     /// 1. As [`serve_flush`](Self::serve_flush).
     #[inline(always)]
-    unsafe fn read_flush(&self, me: Here<'_, P>, place: Place, kind: Kind) -> FlushRequest {
+    unsafe fn read_flush(&self, place: Place, kind: Kind) -> FlushRequest {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_at(place).contents() };
         if kind.is_indirect() {
