@@ -42,7 +42,7 @@ pub(crate) struct CpuState<P: Platform> {
     own: Padded<OwnState<P>>,
 }
 
-/// What only its own CPU writes.
+/// What its own CPU writes; others write only its log of activities, and the counters of waits that end on it.
 #[derive(Debug)]
 pub(crate) struct OwnState<P: Platform> {
     pub(crate) tlb: CpuTlb,
@@ -58,7 +58,7 @@ pub(crate) struct OwnState<P: Platform> {
     pub(crate) early_acks: OwnWord,
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
-    /// Initiators that were taken out of the inbox and may have functions left. Empty but in the handler, and where a waiter serves functions.
+    /// Initiators that were taken out of the inbox and may have something left. Empty where nothing is served.
     pub(crate) taken: OwnSet<P::Cpus>,
     /// Whom the request that is being published names. Only with interrupts off.
     pub(crate) targets: OwnSet<P::Cpus>,
@@ -143,7 +143,7 @@ impl<P: Platform> CpuMemory<P> {
     }
 }
 
-/// The running CPU, and its memory; who has one stays on it, with interrupts off.
+/// The running CPU, and its memory. Interrupts are off as long as it is there; where a CPU polls idly, it stays on this CPU at least.
 #[derive(Debug)]
 pub(crate) struct Here<'a, P: Platform> {
     pub(crate) cpu: CpuId,

@@ -76,9 +76,9 @@ macro_rules! counters {
 counters! {
     /// Requests published to at least one other CPU, calls and flushes alike.
     requests_published,
-    /// Of these, requests that were announced in rings ([`broadcasts_from`](crate::Policy::broadcasts_from)).
+    /// Of these, requests that were to be announced in rings ([`broadcasts_from`](crate::Policy::broadcasts_from)).
     broadcasts_published,
-    /// Rings that had no room for a broadcast: their CPUs were told by their inboxes.
+    /// Rings that had no room for a broadcast, or in which others were quicker again and again: their CPUs were told by their inboxes.
     broadcasts_full,
     /// Interrupts that this CPU asked the platform to send.
     ipis_sent,
@@ -86,7 +86,7 @@ counters! {
     ipis_avoided,
     /// Times the interrupt handler ran.
     ipis_received,
-    /// Times it ran and the inbox was already empty.
+    /// Times it ran and found nothing: a waiter or a poll had served it.
     ipis_spurious,
     /// Times the platform refused an interrupt and it was sent again.
     ipis_refused,

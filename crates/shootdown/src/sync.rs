@@ -164,8 +164,8 @@ impl<P: Platform> Counter<P> {
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// A word that only its own CPU touches, with interrupts off. Atomic so that a mistake of the host stays a
-/// wrong value, never a data race.
+/// A word without any ordering: of one CPU, which uses it with interrupts off, or one of which any value that was there is good enough. Atomic so that a
+/// mistake of the host stays a wrong value, never a data race.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct OwnWord(CoreU64);

@@ -3,8 +3,8 @@
 //! An initiator fills one of its own request slots, names the targets in the slot's *pending set*, sets its
 //! bit in each target's *inbox*, and interrupts those whose inbox was quiet. A responder empties its inbox,
 //! looks at the slots of each initiator it found there, serves those that name it, and clears its bit in
-//! their pending sets. The request is complete when the pending set is empty. There is no lock, and a
-//! list of posted call data only; slots are recycled by their own CPU when their pending set is empty.
+//! their pending sets. The request is complete when the pending set is empty. There is no lock, and the only list is that of posted
+//! call data. A CPU uses a slot of its own again when its pending set is empty.
 //!
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!

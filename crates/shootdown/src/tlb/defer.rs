@@ -48,7 +48,7 @@ impl<P: Platform> UserMemory<'_, P> {
             // NMI-like contexts must not believe the mark alone before the flush.
             here.tlb.owes_flush.set(true);
             here.lazy.set(Attention::Active);
-            // ORDERING: store mark / load generation, against bump / load marks in `submit_flush`: either the initiator
+            // ORDERING: store mark / load generation, against bump / load marks in `submit_space_flush`: either the initiator
             // finds us, or we see its generation and, by its Release, its PTE change (I2).
             fence(Ordering::SeqCst);
             engine.drop_missed::<true>(here.state, space, space.generation());

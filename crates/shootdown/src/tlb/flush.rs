@@ -97,7 +97,7 @@ impl<P: Platform> Shootdown<P> {
         freed: FreedTables,
     ) -> FlushTicket<'_, P> {
         let generation = space.bump();
-        // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
+        // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `join`
         // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest {
@@ -145,7 +145,7 @@ impl<P: Platform> Shootdown<P> {
                 return self.flush_early(cpu);
             };
             let here = Here { cpu, state };
-            // Once: who waits for a slot sends interrupts.
+            // The platform is asked in the first turn only: after a wait for a slot all targets are interrupted.
             let asks = core::mem::replace(&mut asks_platform, false);
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
                 return FlushTicket::done(self);

@@ -2,10 +2,10 @@
 //!
 //! An idle CPU or a kernel thread needs no user memory. Leaving the space would cost a root load now and perhaps
 //! another soon; staying would cost an interrupt a flush. So the CPU stays in the space's set and says that it is
-//! lazy. Initiators skip it, unless tables were freed: the processor may walk them at any time (I4).
+//! lazy. Initiators skip it, unless tables were freed, which the processor may walk at any time (I4), the flush is strict, or its space changes over to a global tag.
 //! Before the CPU uses the space again it reads the generation after a full barrier, as one that joins (I2).
 //!
-//! A lazy CPU that is interrupted all the same lets go of the space for good: it loads the kernel's root, and nobody
+//! A lazy CPU that is interrupted because tables were freed lets go of the space for good: it loads the kernel's root, and nobody
 //! interrupts it again. It cannot take its bit out of the set then, because the engine keeps no pointers to
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
@@ -115,7 +115,11 @@ impl LazyMark {
         // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5). At the end of a join it publishes that
         // the CPU has walked freed tables for the last time, to an initiator that leaves it to a back end (I4). Otherwise `Active` keeps what the CPU
         // owes before the mark, for NMIs on this CPU. Pairs with `get`.
-        self.attention.store(attention as u64, Ordering::Release);
+        let before = self.attention.load(Ordering::Relaxed);
+        // Every switch ends here, and initiators read this line.
+        if attention != Attention::Active || before != attention as u64 {
+            self.attention.store(attention as u64, Ordering::Release);
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards. [`flush_guard`](FlushGuard): the same as the guard of a lock.
 //! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them; [`vcpu`](Vcpu): what runs there.
-//! * `ticket`: the wait that separates them.
+//! * `ticket`: a flush that was submitted and not yet waited for. `request`: what travels of it. `loaded`: what a CPU has loaded and dropped. `names`: numbers of spaces, changes and tags. `tag_run`: changes that every holder of a global tag has dropped.
 
 mod asid;
 mod batch;

@@ -160,7 +160,7 @@ impl FlushRange {
 
 /// Whether page-table pages were unlinked by the change that is flushed.
 ///
-/// With [`Yes`](Self::Yes) no target is skipped and none acknowledges before it has flushed (I4).
+/// With [`Yes`](Self::Yes) only CPUs are skipped that have none of the tables loaded, and none acknowledges before it has flushed (I4).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FreedTables {
     /// Only leaf entries changed.

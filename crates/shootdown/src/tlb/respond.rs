@@ -121,8 +121,8 @@ impl<P: Platform> Shootdown<P> {
         me.counters.flushes_stray.add(1);
     }
 
-    /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
-    /// were dropped before it. (With more than one, one whole flush for all is quicker.)
+    /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, the bits of those that were dropped
+    /// before it are noted. (With more than one, one whole flush for all is quicker.)
     ///
     /// Linux asks also that the request be the space's newest, to merge several partial flushes into one full one; that costs every
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to

@@ -134,7 +134,7 @@ impl<P: Platform> Shootdown<P> {
             space.cpu_set().insert(me, Ordering::Relaxed);
         }
         // ORDERING: store mark and CPU bit / load generation, against bump / load CPU set and marks in
-        // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
+        // `submit_space_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
         let generation = space.generation();
         if let Some(windows) = wanted.windows::<WINDOWS>() {
