@@ -28,7 +28,7 @@ const FIGURES: &str = "interrupt_cycles cpus rounds calls wrong median_cycles p9
 const INTERRUPTS: [u64; 2] = [0, 2000];
 const LOCAL: u64 = 200;
 /// Processes, in which the memory lies differently, and rounds of each.
-const PROCESSES: (u32, u32) = (3, 7);
+const PROCESSES: (u32, u32) = (21, 1);
 const PROCESSES_QUICK: (u32, u32) = (1, 3);
 /// Rounds that the host disturbs are done again.
 const DEADLINE: Duration = Duration::from_secs(300);
