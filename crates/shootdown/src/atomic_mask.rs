@@ -3,6 +3,8 @@
 //! Single bits change atomically. Several groups are read word by word; callers
 //! say at each use why that is enough.
 
+#[cfg(loom)]
+use crate::capacity::Array;
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::mask::CpuMask;
@@ -22,7 +24,7 @@ impl<C: Capacity> AtomicCpuMask<C> {
             #[cfg(not(loom))]
             let words = C::ATOMIC_ZERO;
             #[cfg(loom)]
-            let words = C::atomic_zero();
+            let words = Array::of(|| AtomicU64::new(0));
             Self { words }
         }
     }
@@ -67,8 +69,8 @@ impl<C: Capacity> AtomicCpuMask<C> {
 
     /// The set as it was seen, word by word.
     pub(crate) fn load(&self, order: Ordering) -> CpuMask<C> {
-        let mut mask = CpuMask::EMPTY;
-        for (to, from) in mask.words_mut().iter_mut().zip(self.words.as_ref()) {
+        let mut mask = CpuMask::<C>::EMPTY;
+        for (to, from) in mask.words.as_mut().iter_mut().zip(self.words.as_ref()) {
             *to = from.load(order);
         }
         mask

@@ -229,7 +229,10 @@ impl<T> SetOnce<T> {
     /// # Safety
     /// 1. `target` stays in place, and is not borrowed mutably, until the last use of this `SetOnce`.
     #[must_use]
-    pub(crate) unsafe fn set(&self, target: &T) -> bool {
+    pub(crate) unsafe fn set(&self, target: &T) -> bool
+    where
+        T: Sync,
+    {
         let null = core::ptr::null_mut();
         let target = core::ptr::from_ref(target).cast_mut();
         // ORDERING: Release publishes what is behind the reference; pairs with `get`.

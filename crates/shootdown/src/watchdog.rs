@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 // Reports take part in no protocol.
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::call::{Number, Run, SLOTS};
+use crate::call::{Number, Request, Run, SLOTS};
 use crate::cpu::CpuId;
 use crate::platform::Platform;
 use crate::sync::OwnWord;
@@ -53,10 +53,11 @@ impl Entry {
     /// Posted call data, whose name nobody knows.
     pub(crate) const POSTED: Self = Self(2);
 
-    /// That of a called function: the address of what runs it, which is none of these.
+    /// What such a request asks for. That of a called function is the address of what runs it, which is none of these.
     #[inline]
-    pub(crate) fn function(run: Run) -> Self {
-        Self(run as usize as u64)
+    pub(crate) fn of(request: &Request) -> Self {
+        let function = |run: Run| Self(run as usize as u64);
+        request.function().map_or(Self::FLUSH, function)
     }
 
     fn read(self) -> Activity {
@@ -66,7 +67,7 @@ impl Entry {
             Self::POSTED => Activity::Function("posted call data"),
             Self(address) => {
                 let address = core::ptr::with_exposed_provenance::<()>(address as usize);
-                // SAFETY: every other word was made by `function` from a `Run`, which is never null.
+                // SAFETY: every other word was made by `of` from a `Run`, which is never null.
                 let run = unsafe { core::mem::transmute::<*const (), Run>(address) };
                 // SAFETY: without a payload it only returns the name.
                 Activity::Function(unsafe { run(None, CpuId::new(0)) })
@@ -208,7 +209,8 @@ impl<P: Platform> ActivityLog<P> {
 /// One waiter's view of time.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) turns: u32,
+    /// Turns of the wait so far.
+    pub(crate) turns: u64,
     pub(crate) since_ns: Option<u64>,
     /// Reports so far; each waits twice as long as the one before.
     pub(crate) reports: u32,
