@@ -3,8 +3,6 @@
 //! Single bits change atomically. Several groups are read word by word; callers
 //! say at each use why that is enough.
 
-#[cfg(loom)]
-use crate::capacity::Array;
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::mask::CpuMask;
@@ -24,7 +22,7 @@ impl<C: Capacity> AtomicCpuMask<C> {
             #[cfg(not(loom))]
             let words = C::ATOMIC_ZERO;
             #[cfg(loom)]
-            let words = Array::of(|| AtomicU64::new(0));
+            let words = crate::capacity::Array::of(|| AtomicU64::new(0));
             Self { words }
         }
     }

@@ -1,11 +1,9 @@
 //! [`Shootdown`]: the engine itself, the memory of its CPUs, and bringing CPUs online.
 
-use core::sync::atomic::AtomicU64 as CoreU64;
+use core::sync::atomic::{AtomicU64 as CoreU64, Ordering::Relaxed};
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::call::Ring;
-#[cfg(loom)]
-use crate::capacity::Array;
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::guard::IrqGuard;
@@ -61,7 +59,7 @@ impl<P: Platform> Shootdown<P> {
                 #[cfg(not(loom))]
                 rings: P::Cpus::RINGS,
                 #[cfg(loom)]
-                rings: Array::of(Ring::new),
+                rings: crate::capacity::Array::of(Ring::new),
                 cpus: P::Cpus::TABLE,
             }
         }
@@ -87,13 +85,16 @@ impl<P: Platform> Shootdown<P> {
                 "{cpu} is attached to an engine for {most} CPUs"
             );
             assert!(self.attached(cpu).is_none(), "{cpu} was attached before");
-            memory.claim(cpu);
+            let was_attached = memory.is_attached.swap(true, Relaxed);
+            assert!(
+                !was_attached,
+                "the memory for {cpu} was attached before: each CPU of each engine needs its own"
+            );
             // SAFETY: 1. it is borrowed for ever.
             let is_first = unsafe { self.cpus()[cpu.index()].set(memory) };
             assert!(is_first, "{cpu} was attached before");
             let groups = P::Cpus::group(cpu) as u64 + 1;
-            self.groups
-                .fetch_max(groups, core::sync::atomic::Ordering::Relaxed);
+            self.groups.fetch_max(groups, Relaxed);
         }
     }
 
@@ -210,7 +211,7 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn groups(&self) -> core::ops::Range<usize> {
         // A CPU of a further group is attached before it is ready; an initiator that must find it reads this after a barrier (I1, I8).
         match P::Cpus::IS_WIDE {
-            true => 0..self.groups.load(core::sync::atomic::Ordering::Relaxed) as usize,
+            true => 0..self.groups.load(Relaxed) as usize,
             false => 0..1,
         }
     }

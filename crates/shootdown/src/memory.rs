@@ -1,6 +1,6 @@
 //! [`CpuMemory`]: what the engine keeps for one CPU.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::AtomicBool;
 
 use crate::call::{
     Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot, TakenLinks,
@@ -60,7 +60,7 @@ pub struct CpuMemory<P: Platform> {
     pub(crate) owes_interrupt_since: OwnWord,
     pub(crate) lookout: Lookout,
     /// It is some CPU's, of some engine.
-    is_attached: AtomicBool,
+    pub(crate) is_attached: AtomicBool,
 }
 
 impl<P: Platform> CpuMemory<P> {
@@ -103,19 +103,6 @@ impl<P: Platform> CpuMemory<P> {
     pub unsafe fn assume_static(&self) -> &'static Self {
         // SAFETY: duty 1.
         unsafe { &*core::ptr::from_ref(self) }
-    }
-
-    /// It becomes the memory of `cpu`.
-    ///
-    /// # Panics
-    /// When it is another CPU's already.
-    #[track_caller]
-    pub(crate) fn claim(&self, cpu: CpuId) {
-        let was_attached = self.is_attached.swap(true, Ordering::Relaxed);
-        assert!(
-            !was_attached,
-            "the memory for {cpu} was attached before: each CPU of each engine needs its own"
-        );
     }
 }
 

@@ -214,12 +214,12 @@ impl OwnFlag {
 }
 
 /// A reference that is set once and shared; null at the start. What is behind it takes part in protocols, the reference itself does
-/// not: it is set before the first use of what is behind it.
+/// not: it is set before the first use of what is behind it. CPUs share it, so only a `Sync` thing can be behind it.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SetOnce<T>(AtomicPtr<T>);
 
-impl<T> SetOnce<T> {
+impl<T: Sync> SetOnce<T> {
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(core::ptr::null_mut()))
     }
@@ -229,10 +229,7 @@ impl<T> SetOnce<T> {
     /// # Safety
     /// 1. `target` stays in place, and is not borrowed mutably, until the last use of this `SetOnce`.
     #[must_use]
-    pub(crate) unsafe fn set(&self, target: &T) -> bool
-    where
-        T: Sync,
-    {
+    pub(crate) unsafe fn set(&self, target: &T) -> bool {
         let null = core::ptr::null_mut();
         let target = core::ptr::from_ref(target).cast_mut();
         // ORDERING: Release publishes what is behind the reference; pairs with `get`.
@@ -249,8 +246,3 @@ impl<T> SetOnce<T> {
         unsafe { target.as_ref() }
     }
 }
-
-// SAFETY: it is a shared reference.
-unsafe impl<T: Sync> Sync for SetOnce<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Send for SetOnce<T> {}

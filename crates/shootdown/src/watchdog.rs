@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 // Reports take part in no protocol.
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::call::{Number, Request, Run, SLOTS};
+use crate::call::{Number, Run, SLOTS};
 use crate::cpu::CpuId;
 use crate::platform::Platform;
 use crate::sync::OwnWord;
@@ -53,11 +53,10 @@ impl Entry {
     /// Posted call data, whose name nobody knows.
     pub(crate) const POSTED: Self = Self(2);
 
-    /// What such a request asks for. That of a called function is the address of what runs it, which is none of these.
+    /// That of a called function: the address of what runs it, which is none of these.
     #[inline]
-    pub(crate) fn of(request: &Request) -> Self {
-        let function = |run: Run| Self(run as usize as u64);
-        request.function().map_or(Self::FLUSH, function)
+    pub(crate) fn function(run: Run) -> Self {
+        Self(run as usize as u64)
     }
 
     fn read(self) -> Activity {
@@ -67,7 +66,7 @@ impl Entry {
             Self::POSTED => Activity::Function("posted call data"),
             Self(address) => {
                 let address = core::ptr::with_exposed_provenance::<()>(address as usize);
-                // SAFETY: every other word was made by `of` from a `Run`, which is never null.
+                // SAFETY: every other word was made by `function` from a `Run`, which is never null.
                 let run = unsafe { core::mem::transmute::<*const (), Run>(address) };
                 // SAFETY: without a payload it only returns the name.
                 Activity::Function(unsafe { run(None, CpuId::new(0)) })
@@ -116,23 +115,22 @@ impl fmt::Display for Stall {
             Activity::Flush | Activity::Guest => f.write_str(" to flush")?,
             Activity::Function(name) => write!(f, " to run {name}")?,
         }
+        // Polls serve flushes only.
+        let off = match self.wanted {
+            Activity::Function(_) => "interrupts off (polls run no functions)",
+            _ => "interrupts off without polling",
+        };
+        f.write_str(", which ")?;
         match self.doing {
-            Activity::None => {
-                // A target that polls may be what is waited for: polls serve flushes only.
-                let off = match self.wanted {
-                    Activity::Function(_) => "interrupts off (polls run no functions)",
-                    _ => "interrupts off without polling",
-                };
-                write!(
-                    f,
-                    ", which runs nothing for the engine: {off}, halted, or an interrupt got lost"
-                )
-            }
+            Activity::None => write!(
+                f,
+                "runs nothing for the engine: {off}, halted, or an interrupt got lost"
+            ),
             Activity::Guest => {
-                f.write_str(", which is in guest mode, or has interrupts off behind the exit")
+                f.write_str("is in guest mode, or has interrupts off behind the exit")
             }
-            Activity::Flush => f.write_str(", which is flushing"),
-            Activity::Function(name) => write!(f, ", which is running {name}"),
+            Activity::Flush => f.write_str("is flushing"),
+            Activity::Function(name) => write!(f, "is running {name}"),
         }
     }
 }

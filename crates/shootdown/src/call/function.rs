@@ -10,7 +10,9 @@
 use core::fmt;
 use core::sync::atomic::AtomicPtr;
 
-use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
+use crate::call::{
+    CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Run, Targets, WaitsFor,
+};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -40,11 +42,7 @@ pub struct NotReady {
 
 impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is not online: it has not called Shootdown::online yet, or has gone offline",
-            self.cpu
-        )
+        write!(f, "{} is not online: not yet, or not any more", self.cpu)
     }
 }
 
@@ -54,7 +52,7 @@ impl core::error::Error for NotReady {}
 ///
 /// # Safety
 /// 1. The payload, if any, is `Payload::of::<F>`, and what it borrows is alive now.
-pub(super) unsafe fn run<N: ?Sized, F: Fn(CpuId) + Copy + Send>(
+unsafe fn run<N: ?Sized, F: Fn(CpuId) + Copy + Send>(
     payload: Option<&Payload>,
     cpu: CpuId,
 ) -> &'static str {
@@ -66,9 +64,10 @@ pub(super) unsafe fn run<N: ?Sized, F: Fn(CpuId) + Copy + Send>(
     core::any::type_name::<N>()
 }
 
-/// A call of a copy of `function`, on behalf of `N`.
-pub(super) fn carrying<N: ?Sized, F: Fn(CpuId) + Copy + Send>(function: F) -> Request {
-    Request::call(run::<N, F>, Payload::of(function))
+/// A call of a copy of `function`, on behalf of `N`; and what runs it.
+pub(super) fn carrying<N: ?Sized, F: Fn(CpuId) + Copy + Send>(function: F) -> (Run, Request) {
+    let request = Request::call(run::<N, F>, Payload::of(function));
+    (run::<N, F>, request)
 }
 
 impl<P: Platform> Shootdown<P> {
@@ -183,14 +182,14 @@ impl<P: Platform> Shootdown<P> {
         F: Fn(CpuId) + Sync + ?Sized,
     {
         let lent = move |cpu| function(cpu);
-        let request = carrying::<F, _>(lent);
+        let (run, request) = carrying::<F, _>(lent);
         let preempt =
             (!self.policy().waits_preemptibly()).then(|| PreemptGuard::new(&self.platform));
         let slot = self.free_slot_for_function();
         let Dispatched { local, published } = no_unwind(LENT, || dispatch(&slot, request));
         let wait = WaitOnDrop(self, published);
         if local {
-            self.enter(slot.here, Entry::of(&request), || lent(slot.here.cpu));
+            self.enter(slot.here, Entry::function(run), || lent(slot.here.cpu));
         }
         drop(slot);
         let result = overlap();

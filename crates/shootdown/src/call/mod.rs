@@ -11,7 +11,8 @@
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
 //! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
-//! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
+//! * `function`, `post`, `data`, `kick`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
+//!   waits for.
 
 mod announce;
 mod data;

@@ -18,9 +18,7 @@ pub struct SlotsBusy;
 
 impl fmt::Display for SlotsBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "no request slot of this CPU is free, or a CPU is leaving: try again after its targets have acknowledged",
-        )
+        f.write_str("no request slot of this CPU is free, or a CPU is leaving: try again later")
     }
 }
 
@@ -79,10 +77,10 @@ impl<P: Platform> Shootdown<P> {
             Wait::None | Wait::Received => Kind::CALL.ack_first(),
         };
         let (slot, mut ran) = (self.free_slot_for_function(), CpuMask::EMPTY);
-        let request = carrying::<F, _>(function);
+        let (run, request) = carrying::<F, _>(function);
         let sent = self.dispatch_to(&slot, targets.into(), kind, request, &mut ran);
         if sent.local {
-            self.enter(slot.here, Entry::of(&request), || function(slot.here.cpu));
+            self.enter(slot.here, Entry::function(run), || function(slot.here.cpu));
         }
         CallTicket {
             engine: self,
@@ -113,7 +111,7 @@ impl<P: Platform> Shootdown<P> {
         if place.is_none() && targets.may_name(slot.here.cpu) {
             return Err(SlotsBusy);
         }
-        let (request, mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
+        let ((_, request), mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
         let kind = Kind::CALL.ack_first();
         let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
         if let Some(place) = place.filter(|_| dispatched.local) {

@@ -95,7 +95,7 @@ impl<P: Platform> Shootdown<P> {
         words: impl Iterator<Item = (usize, u64)> + Clone,
     ) -> RequestRef {
         let here = slot.here;
-        let wanted = Entry::of(&request);
+        let wanted = request.function().map_or(Entry::FLUSH, Entry::function);
         here.activity.wants(slot.index, wanted);
         // Flushes are served before all functions, in any order.
         let now_ns = (!kind.is_flush()).then(|| self.platform.now_ns());

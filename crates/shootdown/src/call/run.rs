@@ -38,7 +38,7 @@ impl<P: Platform> Shootdown<P> {
         };
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
-        self.enter(me, Entry::of(request), || {
+        self.enter(me, Entry::function(run), || {
             // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
             // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
             unsafe { run(Some(&request.payload), cpu) };

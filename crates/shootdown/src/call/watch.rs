@@ -170,15 +170,6 @@ impl Lookout {
             posted_since_ns: OwnWord::new(),
         }
     }
-
-    fn request(&self) -> RequestRef {
-        let place = self.place.get() as usize;
-        RequestRef {
-            initiator: CpuId::from_index(place / SLOTS),
-            slot: place % SLOTS,
-            number: Number::from_header(self.number.get()),
-        }
-    }
 }
 
 impl<P: Platform> Watcher<'_, P> {
@@ -244,7 +235,12 @@ impl<P: Platform> Shootdown<P> {
     fn look_out(&self, here: Here<'_, P>) -> Option<Stall> {
         let limit_ns = self.stall_limit_ns()?;
         let (lookout, now_ns) = (&here.lookout, self.platform.now_ns());
-        let request = lookout.request();
+        let place = lookout.place.get() as usize;
+        let request = RequestRef {
+            initiator: CpuId::from_index(place / SLOTS),
+            slot: place % SLOTS,
+            number: Number::from_header(lookout.number.get()),
+        };
         let mut stall = None;
         if lookout.since_ns.get() != 0 && !self.is_done(request) {
             let waited_ns = now_ns.saturating_sub(lookout.since_ns.get());
