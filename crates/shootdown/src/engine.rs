@@ -136,12 +136,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Changes the policy for requests submitted from now on. Any context; does not block. Needs [`Config::with_any_policy`](crate::Config::with_any_policy).
     pub fn set_policy(&self, policy: Policy) {
-        const {
-            assert!(
-                P::CONFIG.policy.is_none(),
-                "Platform::CONFIG lacks with_any_policy"
-            )
-        };
+        const { assert!(P::CONFIG.policy.is_none(), "CONFIG lacks with_any_policy") };
         #[cfg(loom)]
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
@@ -268,24 +263,14 @@ impl<P: Platform> Watcher<'_, P> {
     /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block. Needs
     /// [`Config::with_counters`](crate::Config::with_counters).
     pub fn stats(self, cpu: CpuId) -> Stats {
-        const {
-            assert!(
-                P::CONFIG.has_counters,
-                "Platform::CONFIG lacks with_counters"
-            )
-        };
+        const { assert!(P::CONFIG.has_counters, "CONFIG lacks with_counters") };
         let memory = self.0.attached(cpu);
         memory.map_or_else(Stats::default, |memory| memory.counters.read())
     }
 
     /// The counters of all CPUs, added up. As [`stats`](Self::stats).
     pub fn total_stats(self) -> Stats {
-        const {
-            assert!(
-                P::CONFIG.has_counters,
-                "Platform::CONFIG lacks with_counters"
-            )
-        };
+        const { assert!(P::CONFIG.has_counters, "CONFIG lacks with_counters") };
         let mut total = Stats::default();
         for (_, memory) in self.0.states() {
             total.merge(&memory.counters.read());

@@ -168,22 +168,16 @@ impl<'a> CpuSet<'a> {
     /// Whether `cpu` is in the set.
     #[inline]
     pub fn contains(&self, cpu: CpuId) -> bool {
-        let (group, lane) = (
-            cpu.index() / self.group_cpus(),
-            cpu.index() % self.group_cpus(),
-        );
-        self.words
-            .get(group)
-            .is_some_and(|word| word >> lane & 1 != 0)
+        let (index, cpus) = (cpu.index(), self.group_cpus());
+        let word = self.words.get(index / cpus);
+        word.is_some_and(|word| word >> (index % cpus) & 1 != 0)
     }
 
     /// How many CPUs are in the set.
     #[inline]
     pub fn len(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        let count = |word: &u64| word.count_ones() as usize;
+        self.words.iter().map(count).sum()
     }
 
     /// Whether no CPU is in the set.

@@ -48,7 +48,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
     pub fn offline(&self) {
-        const { assert!(P::CONFIG.has_hotplug, "Platform::CONFIG lacks with_hotplug") };
+        const { assert!(P::CONFIG.has_hotplug, "CONFIG lacks with_hotplug") };
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         assert!(self.is_ready(me), "{me} goes offline but is not online");

@@ -23,12 +23,7 @@ impl<P: Platform> Watcher<'_, P> {
     /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
     pub fn set_stall_ns(self, stall_ns: u64) {
-        const {
-            assert!(
-                P::CONFIG.has_watchdog,
-                "Platform::CONFIG lacks with_watchdog"
-            )
-        };
+        const { assert!(P::CONFIG.has_watchdog, "CONFIG lacks with_watchdog") };
         let word = match stall_ns {
             0 => u64::MAX,
             _ => stall_ns,
