@@ -22,7 +22,7 @@ impl<C: Capacity> AtomicCpuMask<C> {
             #[cfg(not(loom))]
             let words = C::ATOMIC_ZERO;
             #[cfg(loom)]
-            let words = C::atomic_zero();
+            let words = crate::capacity::Array::of(|| AtomicU64::new(0));
             Self { words }
         }
     }
@@ -67,8 +67,8 @@ impl<C: Capacity> AtomicCpuMask<C> {
 
     /// The set as it was seen, word by word.
     pub(crate) fn load(&self, order: Ordering) -> CpuMask<C> {
-        let mut mask = CpuMask::EMPTY;
-        for (to, from) in mask.words_mut().iter_mut().zip(self.words.as_ref()) {
+        let mut mask = CpuMask::<C>::EMPTY;
+        for (to, from) in mask.words.as_mut().iter_mut().zip(self.words.as_ref()) {
             *to = from.load(order);
         }
         mask

@@ -27,6 +27,21 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// An array of what protocols are made of.
+#[doc(hidden)]
+pub trait Array<T>: AsRef<[T]> + Debug + Send + Sync + 'static {
+    /// Of these values, where no constant can be one: loom's atomics.
+    #[cfg(loom)]
+    fn of(value: fn() -> T) -> Self;
+}
+
+impl<T: Debug + Send + Sync + 'static, const N: usize> Array<T> for [T; N] {
+    #[cfg(loom)]
+    fn of(value: fn() -> T) -> Self {
+        core::array::from_fn(|_| value())
+    }
+}
+
 /// Implemented by [`Cpus<N>`](Cpus) for every supported `N`: 1 to 64, and multiples of 64 up to 4096.
 #[diagnostic::on_unimplemented(
     message = "an engine for this number of CPUs is not supported",
@@ -41,19 +56,19 @@ pub trait Capacity:
     type Words: Copy + Eq + Hash + Debug + AsRef<[u64]> + AsMut<[u64]> + Send + Sync + 'static;
     /// Atomic words, one bit a CPU.
     #[doc(hidden)]
-    type AtomicWords: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
+    type AtomicWords: Array<AtomicU64>;
     /// Words of one CPU, one bit a CPU.
     #[doc(hidden)]
-    type OwnWords: AsRef<[OwnWord]> + Debug + Send + Sync + 'static;
+    type OwnWords: Array<OwnWord>;
     /// One word where there are several groups, else nothing.
     #[doc(hidden)]
-    type Wide: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
+    type Wide: Array<AtomicU64>;
     /// One ring a group.
     #[doc(hidden)]
-    type Rings: AsRef<[Ring]> + Debug + Send + Sync + 'static;
+    type Rings: Array<Ring>;
     /// The memory of each CPU that has any.
     #[doc(hidden)]
-    type Table: AsRef<[SetOnce<()>]> + Debug + Send + Sync + 'static;
+    type Table: Array<SetOnce<()>>;
     /// No CPU has any.
     #[doc(hidden)]
     const TABLE: Self::Table;
@@ -82,18 +97,6 @@ pub trait Capacity:
     #[doc(hidden)]
     #[cfg(not(loom))]
     const RINGS: Self::Rings;
-    /// All bits clear.
-    #[doc(hidden)]
-    #[cfg(loom)]
-    fn atomic_zero() -> Self::AtomicWords;
-    /// Zero.
-    #[doc(hidden)]
-    #[cfg(loom)]
-    fn wide_zero() -> Self::Wide;
-    /// Empty.
-    #[doc(hidden)]
-    #[cfg(loom)]
-    fn rings() -> Self::Rings;
 
     /// Whether there are several groups.
     #[doc(hidden)]
@@ -148,18 +151,6 @@ macro_rules! capacity {
             const WIDE_ZERO: Self::Wide = [const { AtomicU64::new(0) }; ($words > 1) as usize];
             #[cfg(not(loom))]
             const RINGS: Self::Rings = [const { Ring::new() }; $words];
-            #[cfg(loom)]
-            fn atomic_zero() -> Self::AtomicWords {
-                core::array::from_fn(|_| AtomicU64::new(0))
-            }
-            #[cfg(loom)]
-            fn wide_zero() -> Self::Wide {
-                core::array::from_fn(|_| AtomicU64::new(0))
-            }
-            #[cfg(loom)]
-            fn rings() -> Self::Rings {
-                core::array::from_fn(|_| Ring::new())
-            }
         }
     )+)+};
 }

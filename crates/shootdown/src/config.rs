@@ -71,35 +71,6 @@ impl Config {
         self.has_hotplug = on;
         self
     }
-
-    // The program does not build where one of these fails.
-    pub(crate) const fn needs_any_policy(self) {
-        assert!(
-            self.policy.is_none(),
-            "Platform::CONFIG has one policy: take Config::with_any_policy"
-        );
-    }
-
-    pub(crate) const fn needs_counters(self) {
-        assert!(
-            self.has_counters,
-            "Platform::CONFIG has no counters: take Config::with_counters"
-        );
-    }
-
-    pub(crate) const fn needs_watchdog(self) {
-        assert!(
-            self.has_watchdog,
-            "Platform::CONFIG has no watchdog: take Config::with_watchdog"
-        );
-    }
-
-    pub(crate) const fn needs_hotplug(self) {
-        assert!(
-            self.has_hotplug,
-            "Platform::CONFIG lets no CPU go offline: take Config::with_hotplug"
-        );
-    }
 }
 
 /// Each of these calls builds with [`Config::FULL`] and does not with [`Config::PLAIN`].

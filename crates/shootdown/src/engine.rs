@@ -1,15 +1,15 @@
 //! [`Shootdown`]: the engine itself, the memory of its CPUs, and bringing CPUs online.
 
-use core::sync::atomic::AtomicU64 as CoreU64;
+use core::sync::atomic::{AtomicU64 as CoreU64, Ordering::Relaxed};
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::call::Ring;
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
-use crate::guard::{IrqGuard, PreemptGuard};
+use crate::guard::IrqGuard;
 use crate::handle::Watcher;
 use crate::mask::CpuMask;
-use crate::memory::{CpuMemory, CpuState, Here};
+use crate::memory::{CpuMemory, Here};
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::stats::Stats;
@@ -59,7 +59,7 @@ impl<P: Platform> Shootdown<P> {
                 #[cfg(not(loom))]
                 rings: P::Cpus::RINGS,
                 #[cfg(loom)]
-                rings: P::Cpus::rings(),
+                rings: crate::capacity::Array::of(Ring::new),
                 cpus: P::Cpus::TABLE,
             }
         }
@@ -85,13 +85,16 @@ impl<P: Platform> Shootdown<P> {
                 "{cpu} is attached to an engine for {most} CPUs"
             );
             assert!(self.attached(cpu).is_none(), "{cpu} was attached before");
-            let state = memory.claim(cpu);
+            let was_attached = memory.is_attached.swap(true, Relaxed);
+            assert!(
+                !was_attached,
+                "the memory for {cpu} was attached before: each CPU of each engine needs its own"
+            );
             // SAFETY: 1. it is borrowed for ever.
-            let is_first = unsafe { self.cpus()[cpu.index()].set(state) };
+            let is_first = unsafe { self.cpus()[cpu.index()].set(memory) };
             assert!(is_first, "{cpu} was attached before");
             let groups = P::Cpus::group(cpu) as u64 + 1;
-            self.groups
-                .fetch_max(groups, core::sync::atomic::Ordering::Relaxed);
+            self.groups.fetch_max(groups, Relaxed);
         }
     }
 
@@ -108,12 +111,11 @@ impl<P: Platform> Shootdown<P> {
     /// When the CPU is online already, has no [memory](Self::attach), its number is not below the capacity, or its [tags](Platform::asid_slots) are those of
     /// another engine on which it is online.
     pub fn online(&self) {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        let state = self.state(me);
+        let (_irq, here) = self.stay();
+        let me = here.cpu;
         assert!(!self.is_ready(me), "{me} came online twice");
         self.claim_tags(me);
-        state.ring.begin(self.ring_of(me).next());
+        here.ring.begin(self.ring_of(me).next());
         // ORDERING: Release: no broadcast that names us is older than what we have just read.
         self.callable.0.insert(me, Ordering::Release);
         // ORDERING: Release: who finds us ready can call us.
@@ -123,7 +125,6 @@ impl<P: Platform> Shootdown<P> {
         fence(Ordering::SeqCst);
         self.drop_local(LocalFlush::All);
         self.platform.on_trace(TraceEvent::Online { cpu: me });
-        drop(irq);
     }
 
     /// The CPUs that are targets now; one that is going [`offline`](Self::offline) refuses functions already. Any context; does not
@@ -135,7 +136,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Changes the policy for requests submitted from now on. Any context; does not block. Needs [`Config::with_any_policy`](crate::Config::with_any_policy).
     pub fn set_policy(&self, policy: Policy) {
-        const { P::CONFIG.needs_any_policy() };
+        const { assert!(P::CONFIG.policy.is_none(), "CONFIG lacks with_any_policy") };
         #[cfg(loom)]
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
@@ -157,7 +158,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When `cpu` has no memory, or is not below the capacity.
     #[inline]
-    pub(crate) fn state(&self, cpu: CpuId) -> &CpuState<P> {
+    pub(crate) fn state(&self, cpu: CpuId) -> &CpuMemory<P> {
         match self.cpus().get(cpu.index()).and_then(SetOnce::get) {
             Some(memory) => memory,
             None => no_memory(cpu, P::Cpus::CPUS),
@@ -177,7 +178,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// What the engine keeps for `cpu`, or `None` where it has none yet, or is not below the capacity.
     #[inline]
-    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<P>> {
+    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuMemory<P>> {
         self.cpus().get(cpu.index()).and_then(SetOnce::get)
     }
 
@@ -205,7 +206,7 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn groups(&self) -> core::ops::Range<usize> {
         // A CPU of a further group is attached before it is ready; an initiator that must find it reads this after a barrier (I1, I8).
         match P::Cpus::IS_WIDE {
-            true => 0..self.groups.load(core::sync::atomic::Ordering::Relaxed) as usize,
+            true => 0..self.groups.load(Relaxed) as usize,
             false => 0..1,
         }
     }
@@ -215,14 +216,14 @@ impl<P: Platform> Shootdown<P> {
     }
 
     #[inline]
-    pub(crate) fn cpus(&self) -> &[SetOnce<CpuState<P>>] {
+    pub(crate) fn cpus(&self) -> &[SetOnce<CpuMemory<P>>] {
         let table: *const [SetOnce<()>] = self.cpus.as_ref();
         // SAFETY: a `SetOnce` is a pointer, whatever it leads to (`repr(transparent)`): these are the same ones, all null until `attach` sets them through this.
-        unsafe { &*(table as *const [SetOnce<CpuState<P>>]) }
+        unsafe { &*(table as *const [SetOnce<CpuMemory<P>>]) }
     }
 
     /// The CPUs that have memory, and what the engine keeps for each.
-    pub(crate) fn states(&self) -> impl Iterator<Item = (CpuId, &CpuState<P>)> {
+    pub(crate) fn states(&self) -> impl Iterator<Item = (CpuId, &CpuMemory<P>)> {
         let all = self.cpus().iter().enumerate();
         all.filter_map(|(cpu, state)| Some((CpuId::from_index(cpu), state.get()?)))
     }
@@ -245,10 +246,16 @@ impl<P: Platform> Shootdown<P> {
         IrqGuard::new(&self.platform)
     }
 
-    /// Disables preemption.
+    /// Turns interrupts off: until the guard is dropped, the caller stays on the running CPU.
+    ///
+    /// # Panics
+    /// As [`here`](Self::here).
     #[track_caller]
-    pub(crate) fn preempt_guard(&self) -> PreemptGuard<'_, P> {
-        PreemptGuard::new(&self.platform)
+    #[inline(always)]
+    pub(crate) fn stay(&self) -> (IrqGuard<'_, P>, Here<'_, P>) {
+        let irq = self.irq_guard();
+        let here = self.here(&irq);
+        (irq, here)
     }
 }
 
@@ -256,14 +263,14 @@ impl<P: Platform> Watcher<'_, P> {
     /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block. Needs
     /// [`Config::with_counters`](crate::Config::with_counters).
     pub fn stats(self, cpu: CpuId) -> Stats {
-        const { P::CONFIG.needs_counters() };
+        const { assert!(P::CONFIG.has_counters, "CONFIG lacks with_counters") };
         let memory = self.0.attached(cpu);
         memory.map_or_else(Stats::default, |memory| memory.counters.read())
     }
 
     /// The counters of all CPUs, added up. As [`stats`](Self::stats).
     pub fn total_stats(self) -> Stats {
-        const { P::CONFIG.needs_counters() };
+        const { assert!(P::CONFIG.has_counters, "CONFIG lacks with_counters") };
         let mut total = Stats::default();
         for (_, memory) in self.0.states() {
             total.merge(&memory.counters.read());

@@ -8,7 +8,7 @@ use crate::cpu::CpuId;
 /// A set of CPUs below the capacity, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CpuMask<C: Capacity> {
-    words: C::Words,
+    pub(crate) words: C::Words,
 }
 
 impl<C: Capacity> CpuMask<C> {
@@ -30,11 +30,6 @@ impl<C: Capacity> CpuMask<C> {
     /// # Panics
     /// When `count` exceeds `C::CPUS`.
     pub fn first(count: usize) -> Self {
-        let most = C::CPUS;
-        assert!(
-            count <= most,
-            "CpuMask::first({count}) on a mask for {most} CPUs"
-        );
         (0..count).map(CpuId::from_index).collect()
     }
 
@@ -62,11 +57,11 @@ impl<C: Capacity> CpuMask<C> {
     /// Removes `cpu`; true if it was present. A CPU at or above `C::CPUS` never is.
     #[inline]
     pub fn remove(&mut self, cpu: CpuId) -> bool {
-        if !self.contains(cpu) {
-            return false;
+        let was_present = self.contains(cpu);
+        if was_present {
+            self.words.as_mut()[C::group(cpu)] &= !C::bit(cpu);
         }
-        self.words.as_mut()[C::group(cpu)] &= !C::bit(cpu);
-        true
+        was_present
     }
 
     /// Whether no CPU is in the set.
@@ -113,14 +108,6 @@ impl<C: Capacity> CpuMask<C> {
     #[inline]
     pub fn as_set(&self) -> CpuSet<'_> {
         CpuSet::of::<C>(self.words.as_ref())
-    }
-
-    pub(crate) fn words(&self) -> &[u64] {
-        self.words.as_ref()
-    }
-
-    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
-        self.words.as_mut()
     }
 }
 
@@ -181,22 +168,16 @@ impl<'a> CpuSet<'a> {
     /// Whether `cpu` is in the set.
     #[inline]
     pub fn contains(&self, cpu: CpuId) -> bool {
-        let (group, lane) = (
-            cpu.index() / self.group_cpus(),
-            cpu.index() % self.group_cpus(),
-        );
-        self.words
-            .get(group)
-            .is_some_and(|word| word >> lane & 1 != 0)
+        let (index, cpus) = (cpu.index(), self.group_cpus());
+        let word = self.words.get(index / cpus);
+        word.is_some_and(|word| word >> (index % cpus) & 1 != 0)
     }
 
     /// How many CPUs are in the set.
     #[inline]
     pub fn len(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        let count = |word: &u64| word.count_ones() as usize;
+        self.words.iter().map(count).sum()
     }
 
     /// Whether no CPU is in the set.

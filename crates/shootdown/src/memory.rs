@@ -1,6 +1,6 @@
 //! [`CpuMemory`]: what the engine keeps for one CPU.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::AtomicBool;
 
 use crate::call::{
     Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot, TakenLinks,
@@ -19,16 +19,8 @@ use crate::watchdog::ActivityLog;
 /// All of it is zero at the start, so a `static` of it lies in `.bss`. Lines that other CPUs write, lines that other CPUs read, and
 /// lines of the CPU's own are apart.
 #[derive(Debug)]
-pub struct CpuMemory<P: Platform> {
-    state: CpuState<P>,
-    /// It is some CPU's, of some engine.
-    is_attached: AtomicBool,
-}
-
-/// The engine's state of one CPU.
-#[derive(Debug)]
 #[repr(C)]
-pub(crate) struct CpuState<P: Platform> {
+pub struct CpuMemory<P: Platform> {
     /// Written by every initiator that targets this CPU.
     pub(crate) inbox: Inbox<P::Cpus>,
     /// Written by every CPU that posts call data to this one.
@@ -39,12 +31,8 @@ pub(crate) struct CpuState<P: Platform> {
     pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
     /// Written by this CPU as it becomes idle and busy again, read by every initiator.
     pub(crate) lazy: LazyMark,
-    own: Padded<OwnState<P>>,
-}
-
-/// What its own CPU writes; others write only its log of activities, and the counters of waits that end on it.
-#[derive(Debug)]
-pub(crate) struct OwnState<P: Platform> {
+    // What follows this CPU writes; others write only its log of activities, and the counters of waits that end on it. It begins on a line of its own,
+    // because `lazy` fills its lines.
     pub(crate) tlb: CpuTlb,
     /// What runs here for others.
     pub(crate) phase: Phase,
@@ -72,39 +60,8 @@ pub(crate) struct OwnState<P: Platform> {
     /// Since when the platform has refused an interrupt to this CPU itself, in ns; 0 if it has not.
     pub(crate) owes_interrupt_since: OwnWord,
     pub(crate) lookout: Lookout,
-}
-
-impl<P: Platform> CpuState<P> {
-    const_fn! {
-        fn new() -> Self {
-            Self {
-                inbox: Inbox::new(),
-                posted: Padded(PostedList::new()),
-                slots: array_of!(Slot::new(); SLOTS),
-                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE)); SLOTS),
-                lazy: LazyMark::new(),
-                own: Padded(OwnState {
-                    tlb: CpuTlb::new(),
-                    phase: Phase::new(),
-                    is_slow: OwnFlag::new(),
-                    served: OwnWord::new(),
-                    served_slot: OwnWord::new(),
-                    early_acks: OwnWord::new(),
-                    ring_rest: OwnWord::new(),
-                    taken: OwnSet::new(),
-                    targets: OwnSet::new(),
-                    to_interrupt: OwnSet::new(),
-                    ring: RingReader::new(),
-                    counters: Counters::new(),
-                    activity: ActivityLog::new(),
-                    own_posts: OwnPosts::new(),
-                    taken_links: TakenLinks::new(),
-                    owes_interrupt_since: OwnWord::new(),
-                    lookout: Lookout::new(),
-                }),
-            }
-        }
-    }
+    /// It is some CPU's, of some engine.
+    pub(crate) is_attached: AtomicBool,
 }
 
 impl<P: Platform> CpuMemory<P> {
@@ -113,7 +70,28 @@ impl<P: Platform> CpuMemory<P> {
         #[allow(clippy::new_without_default, reason = "not const under loom")]
         pub fn new() -> Self {
             Self {
-                state: CpuState::new(),
+                inbox: Inbox::new(),
+                posted: Padded(PostedList::new()),
+                slots: array_of!(Slot::new(); SLOTS),
+                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE)); SLOTS),
+                lazy: LazyMark::new(),
+                tlb: CpuTlb::new(),
+                phase: Phase::new(),
+                is_slow: OwnFlag::new(),
+                served: OwnWord::new(),
+                served_slot: OwnWord::new(),
+                early_acks: OwnWord::new(),
+                ring_rest: OwnWord::new(),
+                taken: OwnSet::new(),
+                targets: OwnSet::new(),
+                to_interrupt: OwnSet::new(),
+                ring: RingReader::new(),
+                counters: Counters::new(),
+                activity: ActivityLog::new(),
+                own_posts: OwnPosts::new(),
+                taken_links: TakenLinks::new(),
+                owes_interrupt_since: OwnWord::new(),
+                lookout: Lookout::new(),
                 is_attached: AtomicBool::new(false),
             }
         }
@@ -127,27 +105,13 @@ impl<P: Platform> CpuMemory<P> {
         // SAFETY: duty 1.
         unsafe { &*core::ptr::from_ref(self) }
     }
-
-    /// It becomes the memory of `cpu`.
-    ///
-    /// # Panics
-    /// When it is another CPU's already.
-    #[track_caller]
-    pub(crate) fn claim(&self, cpu: CpuId) -> &CpuState<P> {
-        let was_attached = self.is_attached.swap(true, Ordering::Relaxed);
-        assert!(
-            !was_attached,
-            "the memory for {cpu} was attached before: each CPU of each engine needs its own"
-        );
-        &self.state
-    }
 }
 
 /// The running CPU, and its memory. Interrupts are off as long as it is there; where a CPU polls idly, it stays on this CPU at least.
 #[derive(Debug)]
 pub(crate) struct Here<'a, P: Platform> {
     pub(crate) cpu: CpuId,
-    pub(crate) state: &'a CpuState<P>,
+    pub(crate) state: &'a CpuMemory<P>,
 }
 
 impl<P: Platform> Clone for Here<'_, P> {
@@ -159,28 +123,10 @@ impl<P: Platform> Clone for Here<'_, P> {
 impl<P: Platform> Copy for Here<'_, P> {}
 
 impl<'a, P: Platform> core::ops::Deref for Here<'a, P> {
-    type Target = &'a CpuState<P>;
+    type Target = &'a CpuMemory<P>;
 
     #[inline]
-    fn deref(&self) -> &&'a CpuState<P> {
+    fn deref(&self) -> &&'a CpuMemory<P> {
         &self.state
     }
 }
-
-impl<P: Platform> core::ops::Deref for CpuState<P> {
-    type Target = OwnState<P>;
-
-    #[inline]
-    fn deref(&self) -> &OwnState<P> {
-        &self.own.0
-    }
-}
-
-// Engines share it between CPUs by pointers that do not say so.
-const _: () = {
-    const fn is_sync<T: Sync>() {}
-    #[allow(dead_code, reason = "for the compiler")]
-    const fn check<P: Platform>() {
-        is_sync::<CpuState<P>>();
-    }
-};

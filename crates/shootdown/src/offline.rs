@@ -48,15 +48,27 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
     pub fn offline(&self) {
-        const { P::CONFIG.needs_hotplug() };
+        const { assert!(P::CONFIG.has_hotplug, "CONFIG lacks with_hotplug") };
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        self.check_may_leave(me);
+        assert!(self.is_ready(me), "{me} goes offline but is not online");
+        let here = self.here(&irq);
+        assert!(
+            here.tlb.host() == SpaceId::KERNEL,
+            "{me} goes offline with an address space loaded: switch_away first"
+        );
+        assert!(
+            here.lazy.guest() == SpaceId::KERNEL,
+            "{me} goes offline inside GuestSpace::run"
+        );
+        assert!(
+            !here.phase.is_function(),
+            "{me} goes offline inside a called function"
+        );
         self.withdraw(me, &self.callable.0);
         // All functions that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
         // others, or is a flush.) Not all may have rung: a function relies on the first of its word to ring, and that may be a flush whose
         // initiator has answered before it began.
-        let here = self.here(&irq);
         here.inbox.ring_all();
         while self.serve(here) {}
         // This also publishes our last use of any translation and root to initiators that found us in a space's set and find us gone
@@ -67,24 +79,6 @@ impl<P: Platform> Shootdown<P> {
         let _ = here.inbox.let_go(me);
         self.give_up_tags(me);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });
-        drop(irq);
-    }
-
-    fn check_may_leave(&self, me: CpuId) {
-        assert!(self.is_ready(me), "{me} goes offline but is not online");
-        let state = self.state(me);
-        assert!(
-            state.tlb.host() == SpaceId::KERNEL,
-            "{me} goes offline with an address space loaded: switch_away first"
-        );
-        assert!(
-            state.lazy.guest() == SpaceId::KERNEL,
-            "{me} goes offline inside GuestSpace::run"
-        );
-        assert!(
-            !state.phase.is_function(),
-            "{me} goes offline inside a called function"
-        );
     }
 
     /// Takes this CPU out of a set of targets, in its turn, and waits until nobody can send it any more what the set is for.

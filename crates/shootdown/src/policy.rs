@@ -3,9 +3,7 @@
 
 /// How flushes are carried out. Every policy is correct; they differ in speed only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Policy {
-    bits: u64,
-}
+pub struct Policy(u64);
 
 const CONCURRENT: u64 = 1 << 0;
 const INLINE: u64 = 1 << 1;
@@ -21,11 +19,11 @@ const DEFERRAL: u64 = 1 << 15;
 /// The number of targets from which a space gets a global tag, in 16 bits; 0 for never.
 const GLOBAL_TAGS_SHIFT: u32 = 32;
 /// Linux: `consider_global_asid` in `arch/x86/mm/tlb.c` asks for more than three CPUs.
-const GLOBAL_TAGS_FROM: u64 = 3;
+const GLOBAL_TAGS_FROM: u16 = 3;
 /// The number of targets from which requests are broadcast, in 16 bits; 0 for never.
 const BROADCAST_SHIFT: u32 = 48;
 /// As many targets as take a second round of cache-line requests: up to so many inboxes arrive side by side.
-const BROADCAST_FROM: u64 = 9;
+const BROADCAST_FROM: u16 = 9;
 
 /// Which hardware tags are used, where the platform has them
 /// ([`Platform::asid_slots`](crate::Platform::asid_slots)).
@@ -42,23 +40,18 @@ pub enum Tags {
 impl Policy {
     /// What kernels did before T1 and T3: interrupt the targets, wait with preemption disabled until they have
     /// flushed, then flush here; the description of the flush lies on a line of its own and is passed by pointer.
-    pub const BEFORE: Self = Self { bits: 0 };
+    pub const BEFORE: Self = Self(0);
     /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
     /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
     /// six spaces it ran last. Lazy CPUs are left alone. T3: a waiter may be preempted.
-    pub const PUBLISHED: Self = Self {
-        bits: CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
-    };
+    pub const PUBLISHED: Self =
+        Self(CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE);
     /// `PUBLISHED` with all hardware tags, cache lines asked for before they are needed and for writing at once, and flushes page by page that do not
     /// wait for the change before.
-    pub const BEST: Self = Self {
-        bits: Self::PUBLISHED.bits & !SIX_TAGS
-            | ALL_TAGS
-            | PREFETCH
-            | OUT_OF_ORDER
-            | BROADCAST_FROM << BROADCAST_SHIFT
-            | GLOBAL_TAGS_FROM << GLOBAL_TAGS_SHIFT,
-    };
+    pub const BEST: Self = (Self::PUBLISHED.with_tags(Tags::All))
+        .with(PREFETCH | OUT_OF_ORDER, true)
+        .with_broadcast_from(BROADCAST_FROM)
+        .with_global_tags_from(GLOBAL_TAGS_FROM);
 
     const NAMED: [(&'static str, Self); 3] = [
         ("before", Self::BEFORE),
@@ -146,14 +139,12 @@ impl Policy {
 
     /// As a word in which 0 is the default.
     pub(crate) const fn to_word(self) -> u64 {
-        self.bits ^ Self::BEST.bits
+        self.0 ^ Self::BEST.0
     }
 
     /// The inverse of [`to_word`](Self::to_word).
     pub(crate) const fn from_word(word: u64) -> Self {
-        Self {
-            bits: word ^ Self::BEST.bits,
-        }
+        Self(word ^ Self::BEST.0)
     }
 
     const fn with(self, bit: u64, on: bool) -> Self {
@@ -165,13 +156,11 @@ impl Policy {
     }
 
     const fn with_field(self, mask: u64, value: u64) -> Self {
-        Self {
-            bits: self.bits & !mask | value,
-        }
+        Self(self.0 & !mask | value)
     }
 
     const fn has(self, bit: u64) -> bool {
-        self.bits & bit != 0
+        self.0 & bit != 0
     }
 
     /// The local flush runs while the targets work, not after them.
@@ -235,13 +224,13 @@ impl Policy {
     /// of in each one's inbox; 0 for never. It saves the initiator a cache line a target. Every target is then interrupted, also
     /// one that an interrupt is on its way to.
     pub const fn broadcasts_from(self) -> u16 {
-        (self.bits >> BROADCAST_SHIFT) as u16
+        (self.0 >> BROADCAST_SHIFT) as u16
     }
 
     /// The number of targets from which on a space gets a tag that is the same on all CPUs, where the platform has an instruction that flushes
     /// them by it ([`Platform::global_tags`](crate::Platform::global_tags)); 0 for never. A space that has one keeps it.
     pub const fn global_tags_from(self) -> u16 {
-        (self.bits >> GLOBAL_TAGS_SHIFT) as u16
+        (self.0 >> GLOBAL_TAGS_SHIFT) as u16
     }
 
     /// Whether a request to so many targets is announced in rings.

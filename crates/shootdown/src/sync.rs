@@ -214,12 +214,12 @@ impl OwnFlag {
 }
 
 /// A reference that is set once and shared; null at the start. What is behind it takes part in protocols, the reference itself does
-/// not: it is set before the first use of what is behind it.
+/// not: it is set before the first use of what is behind it. CPUs share it, so only a `Sync` thing can be behind it.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SetOnce<T>(AtomicPtr<T>);
 
-impl<T> SetOnce<T> {
+impl<T: Sync> SetOnce<T> {
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(core::ptr::null_mut()))
     }
@@ -246,8 +246,3 @@ impl<T> SetOnce<T> {
         unsafe { target.as_ref() }
     }
 }
-
-// SAFETY: it is a shared reference.
-unsafe impl<T: Sync> Sync for SetOnce<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Send for SetOnce<T> {}

@@ -115,23 +115,22 @@ impl fmt::Display for Stall {
             Activity::Flush | Activity::Guest => f.write_str(" to flush")?,
             Activity::Function(name) => write!(f, " to run {name}")?,
         }
+        // Polls serve flushes only.
+        let off = match self.wanted {
+            Activity::Function(_) => "interrupts off (polls run no functions)",
+            _ => "interrupts off without polling",
+        };
+        f.write_str(", which ")?;
         match self.doing {
-            Activity::None => {
-                // A target that polls may be what is waited for: polls serve flushes only.
-                let off = match self.wanted {
-                    Activity::Function(_) => "interrupts off (polls run no functions)",
-                    _ => "interrupts off without polling",
-                };
-                write!(
-                    f,
-                    ", which runs nothing for the engine: {off}, halted, or an interrupt got lost"
-                )
-            }
+            Activity::None => write!(
+                f,
+                "runs nothing for the engine: {off}, halted, or an interrupt got lost"
+            ),
             Activity::Guest => {
-                f.write_str(", which is in guest mode, or has interrupts off behind the exit")
+                f.write_str("is in guest mode, or has interrupts off behind the exit")
             }
-            Activity::Flush => f.write_str(", which is flushing"),
-            Activity::Function(name) => write!(f, ", which is running {name}"),
+            Activity::Flush => f.write_str("is flushing"),
+            Activity::Function(name) => write!(f, "is running {name}"),
         }
     }
 }
@@ -208,7 +207,8 @@ impl<P: Platform> ActivityLog<P> {
 /// One waiter's view of time.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) turns: u32,
+    /// Turns of the wait so far.
+    pub(crate) turns: u64,
     pub(crate) since_ns: Option<u64>,
     /// Reports so far; each waits twice as long as the one before.
     pub(crate) reports: u32,

@@ -9,15 +9,17 @@
 use core::fmt;
 use core::ptr::NonNull;
 
+use crate::call::{Payload, Request, SLOTS};
 use crate::cpu::CpuId;
-use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
+use crate::sync::{AtomicU64, Ordering, PlainCell, array_of, const_fn};
 
 /// A function in memory of its caller's, which can be [posted](crate::Shootdown::post_data) to one CPU at a time.
 #[repr(C)]
 pub struct CallData<F> {
     /// At the start, so that its address is that of the whole.
     pub(super) link: Link,
-    function: F,
+    /// What the link runs.
+    pub(super) function: F,
 }
 
 /// What a list of posted functions is made of.
@@ -28,7 +30,7 @@ pub(super) struct Link {
     pub(super) mark: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
-    /// Runs what this is a part of: [`CallData`], or a CPU's [own post](crate::call::own_post).
+    /// Runs what this is a part of.
     pub(super) run: unsafe fn(NonNull<Link>, CpuId),
 }
 
@@ -74,6 +76,43 @@ impl<F: Fn(CpuId) + Sync> CallData<F> {
             }
             Self { link: Link::new(run::<F>), function }
         }
+    }
+}
+
+/// The functions that a CPU posts to itself: places for as many as it has slots for functions.
+///
+/// No CPU is a target of its own requests. A copy of the function lies here, in memory of the CPU's, and runs as call data do: in the next
+/// interrupt, or where a task waits for functions (I14), after what was posted before.
+#[derive(Debug)]
+pub(crate) struct OwnPosts([OwnPost; SLOTS - 1]);
+
+/// One of them.
+pub(super) type OwnPost = CallData<PlainCell<Request>>;
+
+impl OwnPosts {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            /// # Safety
+            /// 1. The link is that of an [`OwnPost`] of this CPU, which holds interrupts off.
+            unsafe fn run(link: NonNull<Link>, cpu: CpuId) {
+                // SAFETY: duty 1, and it is the first field.
+                let post = unsafe { link.cast::<OwnPost>().as_ref() };
+                // A copy: the function may post to this CPU again.
+                // SAFETY: 1. only this CPU writes there, where it posts.
+                let request = unsafe { post.function.read() };
+                if let Some(run) = request.function() {
+                    // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
+                    unsafe { run(Some(&request.payload), cpu) };
+                }
+            }
+            const EMPTY: Request = Request::data(Payload::EMPTY);
+            Self(array_of!(CallData { link: Link::new(run), function: PlainCell::new(EMPTY) }; SLOTS - 1))
+        }
+    }
+
+    /// One that is free. Its own CPU calls this, with interrupts off.
+    pub(super) fn free(&self) -> Option<&OwnPost> {
+        self.0.iter().find(|post| !post.is_posted())
     }
 }
 

@@ -3,27 +3,19 @@
 //! An initiator that is not online keeps others from going offline from here until it has published. Those that are online need
 //! not: a CPU that leaves kicks them ([`Shootdown::offline`]), and they answer between two requests.
 
-use crate::call::{RequestRef, SLOTS};
+use crate::call::{RequestRef, SLOTS, WaitsFor};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
-use crate::memory::{CpuState, Here};
+use crate::memory::Here;
 use crate::offline::DepartureGuard;
 use crate::platform::Platform;
 use crate::watchdog::Watch;
 
-/// Which slots a request may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SlotClass {
-    /// All but the last, which is kept for flushes: a flush never waits for a slot that only a called
-    /// function somewhere can free, so flushes make progress inside called functions too.
-    Function,
-    /// Any.
-    Flush,
-}
-
-impl SlotClass {
-    const fn limit(self) -> usize {
+impl WaitsFor {
+    /// How many slots such a request may use: a function all but the last, which is kept for flushes. So a flush never waits for a slot that
+    /// only a called function somewhere can free, and flushes make progress inside called functions too.
+    const fn slots(self) -> usize {
         match self {
             Self::Function => SLOTS - 1,
             Self::Flush => SLOTS,
@@ -37,33 +29,18 @@ pub(crate) struct FreeSlot<'a, P: Platform> {
     /// Its initiator.
     pub(crate) here: Here<'a, P>,
     pub(crate) index: usize,
-    departure: Option<DepartureGuard<'a>>,
+    /// There is one if the initiator is not online; then what it knew of others before it had the slot may be old.
+    pub(crate) departure: Option<DepartureGuard<'a>>,
     /// Dropped last.
     _irq: IrqGuard<'a, P>,
-}
-
-impl<P: Platform> FreeSlot<'_, P> {
-    /// Whether the initiator is not online, so that what it knew of others before it had the slot may be old.
-    #[inline]
-    pub(crate) fn was_offline(&self) -> bool {
-        self.departure.is_some()
-    }
-}
-
-/// A wait for a slot.
-#[derive(Debug, Default)]
-pub(crate) struct SlotWait {
-    is_counted: bool,
-    watch: Watch,
 }
 
 impl<P: Platform> Shootdown<P> {
     /// A free slot of whatever CPU this is; `None` when all are busy, and for an initiator that is not online while another CPU goes
     /// offline. Interrupts are off from here on.
-    pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P>> {
-        let irq = self.irq_guard();
-        let here = self.here(&irq);
-        self.free_slot_of(irq, here, class)
+    pub(crate) fn try_free_slot(&self, what: WaitsFor) -> Option<FreeSlot<'_, P>> {
+        let (irq, here) = self.stay();
+        self.free_slot_of(irq, here, what)
     }
 
     /// The same where interrupts are off already.
@@ -72,10 +49,10 @@ impl<P: Platform> Shootdown<P> {
         &'a self,
         irq: IrqGuard<'a, P>,
         here: Here<'a, P>,
-        class: SlotClass,
+        what: WaitsFor,
     ) -> Option<FreeSlot<'a, P>> {
         let departure = self.hold_for_initiator(here.cpu)?;
-        let slots = &here.slots[..class.limit()];
+        let slots = &here.slots[..what.slots()];
         let index = slots.iter().position(|slot| slot.is_free())?;
         Some(FreeSlot {
             here,
@@ -91,50 +68,47 @@ impl<P: Platform> Shootdown<P> {
     /// Inside a called function.
     #[inline]
     pub(crate) fn free_slot_for_function(&self) -> FreeSlot<'_, P> {
+        // Not by `stay`: that costs a call 5 to 12 instructions (`./lab footprint`).
         let irq = self.irq_guard();
         let here = self.here(&irq);
-        forbid_inside_function(here.cpu, here.state);
-        match self.free_slot_of(irq, here, SlotClass::Function) {
+        forbid_inside_function(here);
+        match self.free_slot_of(irq, here, WaitsFor::Function) {
             Some(slot) => slot,
-            None => self.wait_for_slot(SlotClass::Function),
+            None => self.wait_for_slot(WaitsFor::Function),
         }
     }
 
     /// Waits until a slot is free, with interrupts as the caller has them: for a flush serving flushes only, whose end depends on
     /// flushes only; for a function serving all.
     #[cold]
-    pub(crate) fn wait_for_slot(&self, class: SlotClass) -> FreeSlot<'_, P> {
-        let mut wait = SlotWait::default();
+    pub(crate) fn wait_for_slot(&self, what: WaitsFor) -> FreeSlot<'_, P> {
+        let mut watch = Watch::default();
         loop {
-            if let Some(slot) = self.try_free_slot(class) {
+            if let Some(slot) = self.try_free_slot(what) {
                 return slot;
             }
-            self.wait_a_turn(class, &mut wait);
+            self.wait_a_turn(what, &mut watch);
         }
     }
 
     /// One turn of a wait for a slot.
     #[cold]
-    pub(crate) fn wait_a_turn(&self, class: SlotClass, wait: &mut SlotWait) {
-        if !wait.is_counted {
-            let irq = self.irq_guard();
-            self.here(&irq).counters.slots_exhausted.add(1);
-            wait.is_counted = true;
+    pub(crate) fn wait_a_turn(&self, what: WaitsFor, watch: &mut Watch) {
+        if watch.turns == 0 {
+            let (_irq, here) = self.stay();
+            here.counters.slots_exhausted.add(1);
         }
-        match class {
-            SlotClass::Flush => self.poll(),
-            SlotClass::Function => self.poll_functions(),
-        };
+        self.poll_for(what);
         self.platform.relax();
-        self.watch_wait(&mut wait.watch, |waited_ns| {
-            self.stall_of(self.busy_request(class)?, waited_ns)
+        self.watch_wait(watch, |waited_ns| {
+            self.stall_of(self.busy_request(what)?, waited_ns)
         });
     }
 
     /// A request that keeps a slot of this CPU busy, for reports.
-    fn busy_request(&self, class: SlotClass) -> Option<RequestRef> {
+    fn busy_request(&self, what: WaitsFor) -> Option<RequestRef> {
         let initiator = self.platform.current_cpu();
-        let slots = &self.state(initiator).slots[..class.limit()];
+        let slots = &self.state(initiator).slots[..what.slots()];
         let slot = slots.iter().position(|slot| !slot.is_free())?;
         Some(RequestRef {
             initiator,
@@ -146,9 +120,9 @@ impl<P: Platform> Shootdown<P> {
 
 /// A called function that waited for other functions could wait for one that waits for it.
 #[inline]
-pub(super) fn forbid_inside_function<P: Platform>(cpu: CpuId, state: &CpuState<P>) {
-    if state.phase.is_function() {
-        inside_function(cpu);
+pub(super) fn forbid_inside_function<P: Platform>(here: Here<'_, P>) {
+    if here.phase.is_function() {
+        inside_function(here.cpu);
     }
 }
 

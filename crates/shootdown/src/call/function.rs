@@ -8,15 +8,19 @@
 //! work: the caller waits for functions (I14). A post to the own CPU is queued instead, since nobody waits for it.
 
 use core::fmt;
+use core::sync::atomic::AtomicPtr;
 
-use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
+use crate::call::{
+    CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Run, Targets, WaitsFor,
+};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::guard::no_unwind;
+use crate::guard::{PreemptGuard, no_unwind};
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::sync::Ordering;
+use crate::watchdog::Entry;
 
 /// How far a submitted call must have come before its ticket's wait returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -38,32 +42,32 @@ pub struct NotReady {
 
 impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is not online: it has not called Shootdown::online yet, or has gone offline",
-            self.cpu
-        )
+        write!(f, "{} is not online: not yet, or not any more", self.cpu)
     }
 }
 
 impl core::error::Error for NotReady {}
 
-/// Runs a borrowed function: the payload is a pointer to it.
+/// Runs the function that a payload holds, on behalf of `N`, whose name is that of the function in reports.
 ///
 /// # Safety
-/// 1. The payload, if any, is `Payload::of::<*const F>` of a closure that is alive now.
-unsafe fn run_borrowed<F: Fn(CpuId) + Sync + ?Sized>(
+/// 1. The payload, if any, is `Payload::of::<F>`, and what it borrows is alive now.
+unsafe fn run<N: ?Sized, F: Fn(CpuId) + Copy + Send>(
     payload: Option<&Payload>,
     cpu: CpuId,
 ) -> &'static str {
     if let Some(payload) = payload {
-        // SAFETY: duty 1.
-        let function: *const F = unsafe { payload.get() };
-        // SAFETY: duty 1; `F: Sync` lets this CPU share it.
-        let function = unsafe { &*function };
+        // SAFETY: duty 1; `F: Send + Copy` lets every target have a copy of its own.
+        let function: F = unsafe { payload.get() };
         function(cpu);
     }
-    core::any::type_name::<F>()
+    core::any::type_name::<N>()
+}
+
+/// A call of a copy of `function`, on behalf of `N`; and what runs it.
+pub(super) fn carrying<N: ?Sized, F: Fn(CpuId) + Copy + Send>(function: F) -> (Run, Request) {
+    let request = Request::call(run::<N, F>, Payload::of(function));
+    (run::<N, F>, request)
 }
 
 impl<P: Platform> Shootdown<P> {
@@ -130,6 +134,41 @@ impl<P: Platform> Shootdown<P> {
         (ran, result)
     }
 
+    /// Runs `function` on those of `targets` that are online and puts what it returns there into `results`, CPU `n`'s in element `n`;
+    /// elements of others stay as they are. CPUs for which `results` has no element are not called. Returns which CPUs ran
+    /// it. Context and panics as [`call_one`](Self::call_one).
+    ///
+    /// ```
+    /// # use shootdown::*;
+    /// # fn example<P: Platform>(engine: &Shootdown<P>) {
+    /// let mut clocks = [None; 4];
+    /// engine.call_collect(&engine.ready_cpus(), &|_| engine.platform().now_ns(), &mut clocks);
+    /// let newest = clocks.into_iter().flatten().max();
+    /// # }
+    /// ```
+    pub fn call_collect<'t, F, R>(
+        &self,
+        targets: impl Into<CallTargets<'t, P::Cpus>>,
+        function: &F,
+        results: &mut [Option<R>],
+    ) -> CpuMask<P::Cpus>
+    where
+        F: Fn(CpuId) -> R + Sync,
+        R: Send,
+    {
+        let mut named = CpuMask::first(results.len().min(P::Cpus::CPUS));
+        let targets = targets.into().among(&mut named);
+        // A pointer that CPUs may share. It stays as it is.
+        let results = AtomicPtr::new(results.as_mut_ptr());
+        self.call_many(targets, &|cpu| {
+            let result = function(cpu);
+            // SAFETY: only CPUs with an element are called.
+            let place = unsafe { results.load(Ordering::Relaxed).add(cpu.index()) };
+            // SAFETY: each CPU runs this once, and our caller lends the array until all have.
+            unsafe { *place = Some(result) };
+        })
+    }
+
     /// Calls `function` on the CPUs to which `dispatch` sends it, runs `overlap` meanwhile, and waits. Returns what `overlap`
     /// returned.
     #[inline]
@@ -142,16 +181,15 @@ impl<P: Platform> Shootdown<P> {
     where
         F: Fn(CpuId) + Sync + ?Sized,
     {
-        let request = Request::call(
-            run_borrowed::<F>,
-            Payload::of(core::ptr::from_ref(function)),
-        );
-        let preempt = (!self.policy().waits_preemptibly()).then(|| self.preempt_guard());
+        let lent = move |cpu| function(cpu);
+        let (run, request) = carrying::<F, _>(lent);
+        let preempt =
+            (!self.policy().waits_preemptibly()).then(|| PreemptGuard::new(&self.platform));
         let slot = self.free_slot_for_function();
         let Dispatched { local, published } = no_unwind(LENT, || dispatch(&slot, request));
         let wait = WaitOnDrop(self, published);
         if local {
-            self.enter_function(slot.here, run_borrowed::<F>, || function(slot.here.cpu));
+            self.enter(slot.here, Entry::function(run), || lent(slot.here.cpu));
         }
         drop(slot);
         let result = overlap();
@@ -179,7 +217,7 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Publishes a call to one online CPU of `targets`, if there is any.
+    /// Publishes a call to the first online CPU of `targets` from this one on, going round, if there is any.
     fn dispatch_to_nearest(
         &self,
         slot: &FreeSlot<'_, P>,
@@ -188,7 +226,14 @@ impl<P: Platform> Shootdown<P> {
         request: Request,
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
-        let Some(chosen) = self.nearest(targets, slot.here.cpu) else {
+        let me = slot.here.cpu;
+        // ORDERING: as in `ready_cpus`.
+        let mut live = self.callable.0.load(Ordering::Acquire);
+        live.intersect(targets);
+        let (mut later, group) = (live, P::Cpus::group(me));
+        later.words.as_mut()[..group].fill(0);
+        later.words.as_mut()[group] &= !(P::Cpus::bit(me) - 1);
+        let Some(chosen) = later.iter().chain(live.iter()).next() else {
             return Dispatched::default();
         };
         ran.insert(chosen);
@@ -209,18 +254,7 @@ impl<P: Platform> Shootdown<P> {
         Dispatched { local, published }
     }
 
-    /// The first online CPU of `targets` from `me` on, going round.
-    fn nearest(&self, targets: &CpuMask<P::Cpus>, me: CpuId) -> Option<CpuId> {
-        // ORDERING: as in `ready_cpus`.
-        let mut live = self.callable.0.load(Ordering::Acquire);
-        live.intersect(targets);
-        let (mut later, group) = (live, P::Cpus::group(me));
-        later.words_mut()[..group].fill(0);
-        later.words_mut()[group] &= !(P::Cpus::bit(me) - 1);
-        later.iter().chain(live.iter()).next()
-    }
-
-    /// Publishes a call to the online CPUs of `targets`, or to all online CPUs, other than this one; `ran` is empty, and gets
+    /// Publishes a request to the online CPUs of `targets`, or to all online CPUs, other than this one; `ran` is empty, and gets
     /// these CPUs, and this one if it is among the targets.
     pub(super) fn dispatch(
         &self,
@@ -241,9 +275,9 @@ impl<P: Platform> Shootdown<P> {
             // ORDERING: as in `ready_cpus`.
             let mut live = online.group(group).load(Ordering::Acquire);
             if let Some(targets) = targets {
-                live &= targets.words()[group];
+                live &= targets.words.as_ref()[group];
             }
-            ran.words_mut()[group] = live;
+            ran.words.as_mut()[group] = live;
             if group == P::Cpus::group(me) {
                 live &= !P::Cpus::bit(me);
             }

@@ -40,9 +40,8 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When the CPU has no memory; inside a called function; at the end, on another CPU.
     pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P>) -> R) -> R {
-        let irq = self.irq_guard();
-        let here = self.here(&irq);
-        forbid_inside_function(here.cpu, here.state);
+        let (irq, here) = self.stay();
+        forbid_inside_function(here);
         here.inbox.hold(here.cpu);
         let polls = PollIdle {
             engine: self,
@@ -61,7 +60,7 @@ impl<P: Platform> PollIdle<'_, P> {
     /// # Panics
     /// On another CPU.
     pub fn has_work(&self) -> bool {
-        self.stay();
+        self.check_cpu();
         let inbox = &self.here.inbox;
         if inbox.is_held(self.here.cpu) {
             return !inbox.is_quiet(self.here.cpu) || self.is_told();
@@ -73,7 +72,7 @@ impl<P: Platform> PollIdle<'_, P> {
     }
 
     /// The inbox is its CPU's: no other may serve it.
-    fn stay(&self) {
+    fn check_cpu(&self) {
         let here = self.engine.platform.current_cpu();
         assert!(
             here == self.here.cpu,
@@ -98,7 +97,7 @@ impl<P: Platform> PollIdle<'_, P> {
 impl<P: Platform> Drop for PollIdle<'_, P> {
     fn drop(&mut self) {
         let _irq = self.engine.irq_guard();
-        self.stay();
+        self.check_cpu();
         // Initiators that have come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
         let is_quiet = self.here.inbox.let_go(self.here.cpu);
         if !is_quiet || self.is_told() {

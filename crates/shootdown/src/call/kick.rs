@@ -1,6 +1,6 @@
 //! Kicks: having CPUs pass through the engine, for nothing else.
 
-use crate::call::{Kind, Payload, Request, RequestRef, SlotClass, WaitsFor};
+use crate::call::{Kind, Payload, Request, RequestRef, WaitsFor};
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
@@ -49,9 +49,9 @@ impl<P: Platform> Shootdown<P> {
 
     /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
     pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<P::Cpus>>) -> Option<RequestRef> {
-        let slot = match self.try_free_slot(SlotClass::Flush) {
+        let slot = match self.try_free_slot(WaitsFor::Flush) {
             Some(slot) => slot,
-            None => self.wait_for_slot(SlotClass::Flush),
+            None => self.wait_for_slot(WaitsFor::Flush),
         };
         let request = Request::data(Payload::of(FlushRequest::NOTHING));
         let mut named = CpuMask::EMPTY;

@@ -11,10 +11,10 @@
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
 //! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
-//! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
+//! * `function`, `post`, `data`, `kick`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
+//!   waits for.
 
 mod announce;
-mod collect;
 mod data;
 mod free_slot;
 mod function;
@@ -22,8 +22,6 @@ mod idle;
 mod inbox;
 mod kick;
 mod kind;
-mod lookout;
-mod own_post;
 mod payload;
 mod pending;
 mod place;
@@ -38,7 +36,6 @@ mod ring_reader;
 mod run;
 mod slot;
 mod targets;
-mod ticket;
 mod ticket_number;
 mod wait;
 mod watch;
@@ -48,17 +45,14 @@ pub use function::{NotReady, Wait};
 pub use idle::PollIdle;
 pub use kick::KickTicket;
 pub use payload::PAYLOAD_BYTES;
-pub use post::SlotsBusy;
+pub use post::{CallTicket, SlotsBusy};
 pub use post_data::PostRefused;
 pub use targets::CallTargets;
-pub use ticket::CallTicket;
 
-pub(crate) use data::{PostedList, TakenLinks};
-pub(crate) use free_slot::{FreeSlot, SlotClass};
+pub(crate) use data::{OwnPosts, PostedList, TakenLinks};
+pub(crate) use free_slot::FreeSlot;
 pub(crate) use inbox::Inbox;
 pub(crate) use kind::{Kind, OtherSlots, SLOTS};
-pub(crate) use lookout::Lookout;
-pub(crate) use own_post::OwnPosts;
 pub(crate) use payload::Payload;
 pub(crate) use place::{Place, RequestRef};
 pub(crate) use publish::Targets;
@@ -70,3 +64,4 @@ pub(crate) use ring_reader::RingReader;
 pub(crate) use slot::Slot;
 pub(crate) use ticket_number::Ticket;
 pub(crate) use wait::WaitsFor;
+pub(crate) use watch::Lookout;

@@ -24,7 +24,7 @@ impl<C: Capacity> PendingSet<C> {
                 #[cfg(not(loom))]
                 groups: C::WIDE_ZERO,
                 #[cfg(loom)]
-                groups: C::wide_zero(),
+                groups: crate::capacity::Array::of(|| AtomicU64::new(0)),
                 targets: AtomicCpuMask::new(),
             }
         }

@@ -2,11 +2,14 @@
 
 use core::fmt;
 
-use crate::call::{CallTargets, CallTicket, Kind, Payload, Request, SlotClass, Wait};
+use crate::call::free_slot::forbid_inside_function;
+use crate::call::function::carrying;
+use crate::call::{CallTargets, Kind, RequestRef, Wait, WaitsFor};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
+use crate::watchdog::Entry;
 
 /// Every request slot of this CPU that functions may use is taken, or as many functions as that wait for this CPU itself, which is named; or this CPU
 /// is not online, and another one is going offline, or is not online and publishes too.
@@ -15,29 +18,11 @@ pub struct SlotsBusy;
 
 impl fmt::Display for SlotsBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "no request slot of this CPU is free, or a CPU is leaving: try again after its targets have acknowledged",
-        )
+        f.write_str("no request slot of this CPU is free, or a CPU is leaving: try again later")
     }
 }
 
 impl core::error::Error for SlotsBusy {}
-
-/// Runs an inline function: the payload is the function itself.
-///
-/// # Safety
-/// 1. The payload, if any, is `Payload::of::<F>`.
-unsafe fn run_inline<F: Fn(CpuId) + Copy + Send + 'static>(
-    payload: Option<&Payload>,
-    cpu: CpuId,
-) -> &'static str {
-    if let Some(payload) = payload {
-        // SAFETY: duty 1; `F: Send + Copy` lets every target have a copy of its own.
-        let function: F = unsafe { payload.get() };
-        function(cpu);
-    }
-    core::any::type_name::<F>()
-}
 
 impl<P: Platform> Shootdown<P> {
     /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::calls::PAYLOAD_BYTES) large, to those of `targets` that are online, and returns a
@@ -92,10 +77,10 @@ impl<P: Platform> Shootdown<P> {
             Wait::None | Wait::Received => Kind::CALL.ack_first(),
         };
         let (slot, mut ran) = (self.free_slot_for_function(), CpuMask::EMPTY);
-        let request = Self::inline(function);
+        let (run, request) = carrying::<F, _>(function);
         let sent = self.dispatch_to(&slot, targets.into(), kind, request, &mut ran);
         if sent.local {
-            self.enter_function(slot.here, run_inline::<F>, || function(slot.here.cpu));
+            self.enter(slot.here, Entry::function(run), || function(slot.here.cpu));
         }
         CallTicket {
             engine: self,
@@ -121,12 +106,12 @@ impl<P: Platform> Shootdown<P> {
         F: Fn(CpuId) + Copy + Send + 'static,
     {
         let targets = targets.into();
-        let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
+        let slot = self.try_free_slot(WaitsFor::Function).ok_or(SlotsBusy)?;
         let place = slot.here.own_posts.free();
         if place.is_none() && targets.may_name(slot.here.cpu) {
             return Err(SlotsBusy);
         }
-        let (request, mut sent) = (Self::inline(function), CpuMask::EMPTY);
+        let ((_, request), mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
         let kind = Kind::CALL.ack_first();
         let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
         if let Some(place) = place.filter(|_| dispatched.local) {
@@ -134,9 +119,55 @@ impl<P: Platform> Shootdown<P> {
         }
         Ok(sent)
     }
+}
 
-    /// A request that carries a copy of `function`.
-    fn inline<F: Fn(CpuId) + Copy + Send + 'static>(function: F) -> Request {
-        Request::call(run_inline::<F>, Payload::of(function))
+/// The right, and the duty, to wait for one submitted call. It tracks its own request only: later requests of
+/// the same CPU, even in the same slot, do not prolong its wait.
+///
+/// Dropping it waits. Forgetting it loses the wait and nothing else: the call's data were copied.
+#[must_use = "the call may not have come as far as you asked: wait for the ticket"]
+#[derive(Debug)]
+pub struct CallTicket<'a, P: Platform> {
+    engine: &'a Shootdown<P>,
+    targets: CpuMask<P::Cpus>,
+    request: Option<RequestRef>,
+}
+
+impl<P: Platform> CallTicket<'_, P> {
+    /// The CPUs that were online and got the call, this one included if it was named.
+    pub fn targets(&self) -> CpuMask<P::Cpus> {
+        self.targets
+    }
+
+    /// Whether waiting would return at once. Any context; does not block.
+    pub fn is_done(&self) -> bool {
+        self.request
+            .is_none_or(|request| self.engine.is_done(request))
+    }
+
+    /// Waits; returns the CPUs that got the call. Interrupts and preemption in any state; spins. What the CPU it runs on was called
+    /// for runs meanwhile, as in [`call_one`](Shootdown::call_one).
+    ///
+    /// # Panics
+    /// Inside a called function, unless the call is done. So does dropping it.
+    pub fn wait(mut self) -> CpuMask<P::Cpus> {
+        self.finish();
+        self.targets
+    }
+
+    fn finish(&mut self) {
+        if let Some(request) = self.request.take() {
+            if !self.engine.is_done(request) {
+                let (_irq, here) = self.engine.stay();
+                forbid_inside_function(here);
+            }
+            self.engine.wait_for(request, WaitsFor::Function);
+        }
+    }
+}
+
+impl<P: Platform> Drop for CallTicket<'_, P> {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -3,8 +3,8 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use crate::call::CallData;
-use crate::call::data::{Link, pointer};
+use crate::call::data::{Link, OwnPost, pointer};
+use crate::call::{CallData, Request};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -49,9 +49,8 @@ impl<P: Platform> Shootdown<P> {
     where
         F: Fn(CpuId) + Sync,
     {
-        let irq = self.irq_guard();
-        // Before anything is pushed: without memory this CPU could send no interrupt for it.
-        let here = self.here(&irq);
+        // Without memory this panics before anything is pushed: this CPU could send no interrupt for it.
+        let (_irq, here) = self.stay();
         // From here to the post nobody's departure can complete.
         let _departure = (self.hold_for_initiator(here.cpu)).ok_or(PostRefused::Busy)?;
         if !self.is_callable(target) {
@@ -68,6 +67,16 @@ impl<P: Platform> Shootdown<P> {
         // SAFETY: 1. they live for ever, and our mark says that they were on no list. The address is that of the whole, by which the function is reached.
         unsafe { self.push(here, target, NonNull::from(data).cast()) };
         Ok(())
+    }
+
+    /// Posts a function to this CPU, in this place for it, which is free. Interrupts are off.
+    #[cold]
+    pub(super) fn post_to_self(&self, here: Here<'_, P>, place: &OwnPost, request: Request) {
+        // SAFETY: 1. it is free, and only this CPU uses it.
+        unsafe { place.function.write(request) };
+        place.link.mark.store(here.cpu.as_mark(), Ordering::Relaxed);
+        // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
+        unsafe { self.push(here, here.cpu, NonNull::from(place).cast()) };
     }
 
     /// Puts a link on the list of `target`, and interrupts that if it must be. Interrupts are off.

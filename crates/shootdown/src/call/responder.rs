@@ -51,7 +51,7 @@ use crate::call::{Kind, Number, OtherSlots, Place, SLOTS, Slot, Ticket};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::memory::{CpuState, Here};
+use crate::memory::{CpuMemory, Here};
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::OwnWord;
@@ -447,7 +447,7 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn is_broadcast_due(
         &self,
         cpu: CpuId,
-        state: &CpuState<P>,
+        state: &CpuMemory<P>,
         skip_functions: bool,
     ) -> bool {
         if !Self::HAS_RINGS {

@@ -1,6 +1,6 @@
 //! Running a called function, and acknowledging a request.
 
-use crate::call::{Kind, Place, Request, Run, Seat, Slot};
+use crate::call::{Kind, Place, Request, Seat, Slot};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -38,7 +38,7 @@ impl<P: Platform> Shootdown<P> {
         };
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
-        self.enter_function(me, run, || {
+        self.enter(me, Entry::function(run), || {
             // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
             // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
             unsafe { run(Some(&request.payload), cpu) };
@@ -47,14 +47,7 @@ impl<P: Platform> Shootdown<P> {
             .on_trace(TraceEvent::FunctionFinished { cpu, initiator });
     }
 
-    /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
-    /// `run` is for the watchdog, which gets the name from it.
-    #[inline]
-    pub(crate) fn enter_function(&self, me: Here<'_, P>, run: Run, function: impl FnOnce()) {
-        self.enter(me, Entry::function(run), function);
-    }
-
-    /// The same under a name for the watchdog.
+    /// Runs `function` here as a called function, under a name for the watchdog: interrupts are off, and it may not call others and wait.
     #[inline]
     pub(super) fn enter(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
         me.phase.begin_function();

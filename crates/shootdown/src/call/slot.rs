@@ -40,7 +40,7 @@ impl<C: Capacity> Slot<C> {
                 #[cfg(not(loom))]
                 outside_rings: C::WIDE_ZERO,
                 #[cfg(loom)]
-                outside_rings: C::wide_zero(),
+                outside_rings: crate::capacity::Array::of(|| AtomicU64::new(0)),
                 pending: PendingSet::new(),
             }
         }

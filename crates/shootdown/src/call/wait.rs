@@ -7,7 +7,7 @@ use crate::stats::wait_bucket;
 use crate::trace::TraceEvent;
 use crate::watchdog::Watch;
 
-/// What a request is, for the one that waits for it.
+/// What a task waits for: the end of such a request, or a slot for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitsFor {
     /// The waiter serves flushes only: two that wait with interrupts off depend on nothing else.
@@ -21,6 +21,15 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn is_done(&self, request: RequestRef) -> bool {
         self.state(request.initiator).slots[request.slot].is_done(request.number)
+    }
+
+    /// Serves what a task that waits for this may serve.
+    #[inline]
+    pub(super) fn poll_for(&self, what: WaitsFor) -> bool {
+        match what {
+            WaitsFor::Flush => self.poll(),
+            WaitsFor::Function => self.poll_functions(),
+        }
     }
 
     /// Returns when the request is complete, and not before (I11). Interrupts and preemption in any state;
@@ -41,10 +50,7 @@ impl<P: Platform> Shootdown<P> {
         });
         let mut watch = Watch::default();
         loop {
-            match what {
-                WaitsFor::Flush => self.poll(),
-                WaitsFor::Function => self.poll_functions(),
-            };
+            self.poll_for(what);
             self.platform.relax();
             if slot.is_done(request.number) {
                 break;

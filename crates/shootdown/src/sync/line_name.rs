@@ -2,7 +2,7 @@
 
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::memory::CpuState;
+use crate::memory::CpuMemory;
 use crate::platform::Platform;
 
 /// Bytes of a line.
@@ -40,7 +40,7 @@ impl<P: Platform> Shootdown<P> {
     }
 }
 
-impl<P: Platform> CpuState<P> {
+impl<P: Platform> CpuMemory<P> {
     fn line_name(&self, address: usize) -> Option<&'static str> {
         let first = &self.slots[0];
         // Header and contents; the pending set is behind them, if it has lines of its own.

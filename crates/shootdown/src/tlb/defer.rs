@@ -37,8 +37,7 @@ impl<P: Platform> UserMemory<'_, P> {
     /// When the CPU has deferred flushes of another space.
     pub fn catch_up(self, space: &AddressSpace<P::Cpus>) {
         let engine = self.0;
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         if here.lazy.get() == Attention::Deferring {
             let (me, loaded, claimed) = (here.cpu, here.tlb.loaded(), space.id());
             assert!(
@@ -54,6 +53,5 @@ impl<P: Platform> UserMemory<'_, P> {
             engine.drop_missed::<true>(here.state, space, space.generation());
             here.tlb.owes_flush.set(false);
         }
-        drop(irq);
     }
 }

@@ -3,7 +3,7 @@
 //! Order (I1): the host has changed its page tables; bump the generation; full barrier; read the set of CPUs;
 //! send; flush here while they work; wait.
 
-use crate::call::{FreeSlot, Kind, Payload, Request, SlotClass, Targets};
+use crate::call::{FreeSlot, Kind, Payload, Request, Targets, WaitsFor};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
@@ -159,17 +159,17 @@ impl<P: Platform> Shootdown<P> {
                 return FlushTicket::done(self);
             }
             if is_pinned && preempt.is_none() {
-                preempt = Some(self.preempt_guard());
+                preempt = Some(PreemptGuard::new(&self.platform));
             }
-            if let Some(slot) = self.free_slot_of(irq, here, SlotClass::Flush) {
-                if slot.was_offline() {
+            if let Some(slot) = self.free_slot_of(irq, here, WaitsFor::Flush) {
+                if slot.departure.is_some() {
                     // From here on nobody goes offline.
                     self.find_targets(here, &request, space);
                 }
                 return self.publish_flush(&slot, request, policy, preempt);
             }
             // The next turn may be on another CPU.
-            self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
+            self.wait_a_turn(WaitsFor::Flush, wait.get_or_insert_default());
         }
     }
 

@@ -21,7 +21,7 @@
 
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
-use crate::memory::{CpuState, Here};
+use crate::memory::{CpuMemory, Here};
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, array_of, const_fn, fence};
@@ -220,14 +220,14 @@ impl<P: Platform> Shootdown<P> {
 
     /// The tag under which this CPU, which has the shared root of `space` loaded, has to load it again.
     #[inline]
-    pub(super) fn tag_due(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
+    pub(super) fn tag_due(&self, state: &CpuMemory<P>, space: SpaceId) -> Option<Asid> {
         let tag = self.tag_of_loaded(state, space);
         tag.filter(|asid| *asid != state.tlb.asid())
     }
 
     /// The global tag of `space`, which is loaded here, unless that is by a private root.
     #[inline]
-    pub(super) fn tag_of_loaded(&self, state: &CpuState<P>, space: SpaceId) -> Option<Asid> {
+    pub(super) fn tag_of_loaded(&self, state: &CpuMemory<P>, space: SpaceId) -> Option<Asid> {
         let tags = self.platform.global_tags();
         if tags.is_none() || self.has_private_loaded(state) {
             return None;

@@ -84,10 +84,20 @@ impl<C: Capacity> GuestSpace<C> {
     ) -> R {
         engine.check_owner(self.id);
         assert!(vcpu.guest == self.id, "the virtual CPU is another guest's");
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         let me = here.cpu;
-        engine.check_may_enter(here);
+        assert!(
+            engine.is_ready(me),
+            "{me} enters a guest before it is online"
+        );
+        assert!(
+            here.lazy.guest() == SpaceId::KERNEL,
+            "{me} is in a guest already"
+        );
+        assert!(
+            !here.phase.is_function() && !here.inbox.is_held(me),
+            "{me} enters a guest where no interrupt would end it: inside a called function, or polling"
+        );
         if !self.visited.0.contains(me, Ordering::Relaxed) {
             self.visited.0.insert(me, Ordering::Relaxed);
         }
@@ -137,20 +147,6 @@ impl<P: Platform> Drop for InGuest<'_, P> {
 }
 
 impl<P: Platform> Shootdown<P> {
-    #[track_caller]
-    fn check_may_enter(&self, here: Here<'_, P>) {
-        let me = here.cpu;
-        assert!(self.is_ready(me), "{me} enters a guest before it is online");
-        assert!(
-            here.lazy.guest() == SpaceId::KERNEL,
-            "{me} is in a guest already"
-        );
-        assert!(
-            !here.phase.is_function() && !here.inbox.is_held(me),
-            "{me} enters a guest where no interrupt would end it: inside a called function, or polling"
-        );
-    }
-
     pub(super) fn guest_slots(&self, me: CpuId) -> Slots<'_> {
         Slots::new(self.platform.guest_slots(me), GlobalTags::NONE)
     }
@@ -162,8 +158,7 @@ impl<P: Platform> Shootdown<P> {
         guest.generation.0.fetch_add(1, Ordering::Release);
         // ORDERING: change and bump / read CPU set and marks, against store mark / read generation in `GuestSpace::run` (I1, I2).
         fence(Ordering::SeqCst);
-        let irq = self.irq_guard();
-        let here = self.here(&irq);
+        let (irq, here) = self.stay();
         assert!(
             here.lazy.guest() == SpaceId::KERNEL,
             "{} flushes a guest inside GuestSpace::run",

@@ -36,8 +36,7 @@ impl<P: Platform> HostRoots<'_, P> {
     ) -> bool {
         let engine = self.0;
         // They are off already, or the caller is wrong; a flush between two of these lines would be answered as a stray.
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         let (me, state) = (here.cpu, here.state);
         if name(previous) == name(next) {
             Shootdown::check_host(here, previous);
@@ -74,7 +73,6 @@ impl<P: Platform> HostRoots<'_, P> {
         state.tlb.record(generation);
         state.tlb.root.set(name(next).0);
         state.tlb.set_host(name(previous).being_left());
-        drop(irq);
         true
     }
 
@@ -122,15 +120,13 @@ impl<P: Platform> HostRoots<'_, P> {
     /// When this CPU has a space loaded, lazily too, or has a foreign root already, or is not online.
     pub fn begin_foreign_root(self) {
         let engine = self.0;
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         Shootdown::check_host(here, None);
         if !engine.is_ready(here.cpu) {
             not_online(here.cpu);
         }
         here.tlb.set_host(SpaceId::FOREIGN);
         here.tlb.set_untagged(None);
-        drop(irq);
     }
 
     /// Loads `kernel_root`, and drops all that the host's own roots have left, global translations too. Context as of [`begin_foreign_root`](Self::begin_foreign_root).
@@ -139,8 +135,7 @@ impl<P: Platform> HostRoots<'_, P> {
     /// When that was not called on this CPU.
     pub fn end_foreign_root(self, kernel_root: KernelRoot) {
         let engine = self.0;
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         let me = here.cpu;
         assert!(
             here.tlb.host() == SpaceId::FOREIGN,
@@ -149,7 +144,6 @@ impl<P: Platform> HostRoots<'_, P> {
         engine.load_kernel(here, kernel_root);
         engine.drop_local(LocalFlush::All);
         here.tlb.set_host(SpaceId::KERNEL);
-        drop(irq);
     }
 }
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
-use crate::memory::{CpuState, Here};
+use crate::memory::{CpuMemory, Here};
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{
     AddressSpace, Asid, FlushRange, FreedTables, KernelRoot, Slots, SpaceId, SpaceRoot, TagEntries,
@@ -17,7 +17,7 @@ impl<P: Platform> Shootdown<P> {
     /// The loaded space was not left, but flushes may have passed this CPU by.
     pub(crate) fn drop_missed<const WINDOWS: bool>(
         &self,
-        state: &CpuState<P>,
+        state: &CpuMemory<P>,
         space: &AddressSpace<P::Cpus>,
         generation: TlbGen,
     ) {
@@ -35,7 +35,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Drops everything of the loaded space under its tag, both sides.
-    pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuState<P>) {
+    pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuMemory<P>) {
         if WINDOWS {
             // What it makes up for may have unlinked tables.
             self.copy_top(state, FlushRange::WHOLE);
@@ -57,7 +57,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Drops `range` under the loaded tag, both sides.
     #[inline]
-    pub(crate) fn drop_range(&self, state: &CpuState<P>, range: FlushRange, freed: FreedTables) {
+    pub(crate) fn drop_range(&self, state: &CpuMemory<P>, range: FlushRange, freed: FreedTables) {
         self.drop_local(LocalFlush::Pages(range, freed));
         self.note_user_side(state, Some((range, freed)));
     }
@@ -113,15 +113,8 @@ impl<P: Platform> Shootdown<P> {
 
     /// Loads a root without a user part.
     pub(super) fn load_kernel(&self, here: Here<'_, P>, root: KernelRoot) {
-        match Self::is_resident_somewhere(here.state) {
-            false => self.load_kernel_root::<false>(here, root),
-            true => self.load_kernel_root::<true>(here, root),
-        }
-    }
-
-    fn load_kernel_root<const WINDOWS: bool>(&self, here: Here<'_, P>, root: KernelRoot) {
         let tlb = &here.tlb;
-        let slots = self.leave_tag::<WINDOWS>(here);
+        let slots = self.leave_tag::<true>(here);
         let entries = match !slots.is_empty() && tlb.is_untagged(root) {
             true => TagEntries::Keep,
             false => TagEntries::Drop,
@@ -129,7 +122,7 @@ impl<P: Platform> Shootdown<P> {
         self.load_value(here.state, root.as_u64(), Asid::UNTAGGED, entries);
         tlb.set_untagged(Some(root));
         tlb.set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
-        if WINDOWS {
+        if P::HAS_WINDOWS {
             tlb.private_name.set(SpaceId::KERNEL.0);
             here.lazy.settle(None);
         }
@@ -163,7 +156,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(super) fn load_value(
         &self,
-        state: &CpuState<P>,
+        state: &CpuMemory<P>,
         root: u64,
         asid: Asid,
         entries: TagEntries,

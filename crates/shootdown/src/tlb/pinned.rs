@@ -32,7 +32,7 @@ impl<'a, P: Platform> Windows<'a, P> {
     pub fn pin(self, windows: &'a WindowRoot) -> Result<PinnedWindows<'a, P>, WrongCpu> {
         let (engine, needed) = (self.0, windows.cpu);
         engine.check_owner(windows.space);
-        let preempt = engine.preempt_guard();
+        let preempt = PreemptGuard::new(&engine.platform);
         let here = engine.platform.current_cpu();
         if here != needed {
             return Err(WrongCpu { here, needed });

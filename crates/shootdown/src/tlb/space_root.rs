@@ -5,7 +5,7 @@
 
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
-use crate::memory::{CpuState, Here};
+use crate::memory::{CpuMemory, Here};
 use crate::platform::Platform;
 use crate::tlb::{AddressSpace, CpuTlb, FlushRange, SpaceId, WindowRoot};
 
@@ -44,7 +44,7 @@ impl<'a, C: Capacity> SpaceRoot<'a, C> {
 impl<P: Platform> Shootdown<P> {
     /// Whether this CPU has a root loaded of a space where it is a resident, as it is wherever it has a private one. Interrupts
     /// are off.
-    pub(super) fn is_resident_somewhere(state: &CpuState<P>) -> bool {
+    pub(super) fn is_resident_somewhere(state: &CpuMemory<P>) -> bool {
         P::HAS_WINDOWS && state.lazy.is_anywhere()
     }
 
@@ -67,7 +67,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// By which the loaded tag is remembered.
-    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuState<P>) -> SpaceId {
+    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuMemory<P>) -> SpaceId {
         match WINDOWS && self.has_private_loaded(state) {
             true => state.tlb.private_name(),
             false => state.tlb.loaded(),
@@ -76,7 +76,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Copies the shared top-level entries for `range` into the private root, if one is loaded: tables may have been unlinked. Before
     /// the flush, and after the flush was asked for or the generation read.
-    pub(crate) fn copy_top(&self, state: &CpuState<P>, range: FlushRange) {
+    pub(crate) fn copy_top(&self, state: &CpuMemory<P>, range: FlushRange) {
         if self.has_private_loaded(state) {
             let (shared, private) = (state.tlb.shared_root.get(), state.tlb.private_root.get());
             // SAFETY: 1. the private root is loaded, so neither its table nor that of its space is gone.
@@ -86,7 +86,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Whether this CPU has a private root loaded.
-    pub(crate) fn has_private_loaded(&self, state: &CpuState<P>) -> bool {
+    pub(crate) fn has_private_loaded(&self, state: &CpuMemory<P>) -> bool {
         P::HAS_WINDOWS && state.tlb.private_name() != SpaceId::KERNEL
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::engine::Shootdown;
 use crate::handle::UserMemory;
-use crate::memory::CpuState;
+use crate::memory::CpuMemory;
 use crate::platform::Platform;
 use crate::tlb::{Asid, FlushRange, FreedTables, TagEntries};
 
@@ -43,7 +43,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(super) fn note_user_side(
         &self,
-        state: &CpuState<P>,
+        state: &CpuMemory<P>,
         range: Option<(FlushRange, FreedTables)>,
     ) {
         let tlb = &state.tlb;

@@ -28,8 +28,7 @@ impl<P: Platform> Shootdown<P> {
         previous: Option<&AddressSpace<P::Cpus>>,
         next: &AddressSpace<P::Cpus>,
     ) {
-        let irq = self.irq_guard();
-        let here = self.here(&irq);
+        let (_irq, here) = self.stay();
         let wanted = SpaceRoot {
             space: next,
             windows: None,
@@ -41,7 +40,6 @@ impl<P: Platform> Shootdown<P> {
             false => self.switch::<false>(here, previous, wanted),
             true => self.switch_windows(here, previous, wanted),
         }
-        drop(irq);
     }
 
     /// A switch to, from or within a space with windows; out of line.
@@ -90,8 +88,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When `previous` is not what this CPU has loaded.
     pub fn switch_away(&self, previous: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
-        let irq = self.irq_guard();
-        let here = self.here(&irq);
+        let (_irq, here) = self.stay();
         Self::check_host(here, Some(previous));
         // A lazy CPU that had to let go has loaded a kernel root, perhaps another one.
         if here.tlb.loaded() != SpaceId::KERNEL || !here.tlb.is_untagged(kernel_root) {
@@ -100,7 +97,6 @@ impl<P: Platform> Shootdown<P> {
         here.tlb.set_host(SpaceId::KERNEL);
         self.leave(previous, here.cpu);
         here.lazy.set(Attention::Active);
-        drop(irq);
     }
 
     /// Whether `cpu` has acknowledged a flush that it has still to do; for simulators, which see all CPUs at one moment.
@@ -198,8 +194,7 @@ impl<P: Platform> UserMemory<'_, P> {
     /// When `space` is not what this CPU has loaded.
     pub fn enter_lazy(self, space: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let engine = self.0;
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         Shootdown::check_host(here, Some(space));
         if here.tlb.loaded() == SpaceId::KERNEL {
             // Lazy already, and detached.
@@ -211,7 +206,6 @@ impl<P: Platform> UserMemory<'_, P> {
             engine.leave(space, here.cpu);
             here.lazy.set(Attention::Detached);
         }
-        drop(irq);
     }
 
     /// Whether code that interrupted this CPU anywhere may touch user memory of the space with this name: false where another one

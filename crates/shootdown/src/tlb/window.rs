@@ -36,8 +36,7 @@ impl<P: Platform> Windows<'_, P> {
     ) {
         let engine = self.0;
         windows.check_space(next.id(), "loaded for");
-        let irq = engine.irq_guard();
-        let here = engine.here(&irq);
+        let (_irq, here) = engine.stay();
         windows.check_cpu(here.cpu, "loads");
         let wanted = SpaceRoot {
             space: next,
