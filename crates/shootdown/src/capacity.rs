@@ -50,7 +50,7 @@ pub trait Capacity:
     type Wide: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
     /// One ring a group.
     #[doc(hidden)]
-    type Rings: AsRef<[Ring]> + Debug + Send + Sync + 'static;
+    type Rings: AsRef<[Ring<Self>]> + Debug + Send + Sync + 'static;
     /// The memory of each CPU that has any.
     #[doc(hidden)]
     type Table: AsRef<[SetOnce<()>]> + Debug + Send + Sync + 'static;
@@ -133,7 +133,7 @@ macro_rules! capacity {
             type AtomicWords = [AtomicU64; $words];
             type OwnWords = [OwnWord; $words];
             type Wide = [AtomicU64; ($words > 1) as usize];
-            type Rings = [Ring; $words];
+            type Rings = [Ring<Self>; $words];
             type Table = [SetOnce<()>; $cpus];
             const CPUS: usize = $cpus;
             const TABLE: Self::Table = [const { SetOnce::new() }; $cpus];

@@ -2,9 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::call::{
-    Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot, TakenLinks,
-};
+use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot, TakenLinks};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
@@ -46,8 +44,12 @@ pub(crate) struct CpuState<P: Platform> {
 #[derive(Debug)]
 pub(crate) struct OwnState<P: Platform> {
     pub(crate) tlb: CpuTlb,
-    /// What runs here for others.
-    pub(crate) phase: Phase,
+    /// A called function runs here.
+    pub(crate) in_function: OwnFlag,
+    /// An interrupt came while it ran.
+    pub(crate) came_again: OwnFlag,
+    /// Some of `taken` have not been looked at, so that flushes may be among what they ask for.
+    pub(crate) is_unsearched: OwnFlag,
     /// Functions were slow lately.
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
@@ -85,7 +87,9 @@ impl<P: Platform> CpuState<P> {
                 lazy: LazyMark::new(),
                 own: Padded(OwnState {
                     tlb: CpuTlb::new(),
-                    phase: Phase::new(),
+                    in_function: OwnFlag::new(),
+                    came_again: OwnFlag::new(),
+                    is_unsearched: OwnFlag::new(),
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
                     served_slot: OwnWord::new(),

@@ -82,7 +82,7 @@ impl<P: Platform> Shootdown<P> {
             "{me} goes offline inside GuestSpace::run"
         );
         assert!(
-            !state.phase.is_function(),
+            !state.in_function.get(),
             "{me} goes offline inside a called function"
         );
     }

@@ -3,7 +3,7 @@
 //! An initiator that is not online keeps others from going offline from here until it has published. Those that are online need
 //! not: a CPU that leaves kicks them ([`Shootdown::offline`]), and they answer between two requests.
 
-use crate::call::{RequestRef, SLOTS};
+use crate::call::{Number, RequestRef, SLOTS};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
@@ -43,6 +43,15 @@ pub(crate) struct FreeSlot<'a, P: Platform> {
 }
 
 impl<P: Platform> FreeSlot<'_, P> {
+    /// Names the request that was published in it.
+    pub(super) fn request(&self, number: Number) -> RequestRef {
+        RequestRef {
+            initiator: self.here.cpu,
+            slot: self.index,
+            number,
+        }
+    }
+
     /// Whether the initiator is not online, so that what it knew of others before it had the slot may be old.
     #[inline]
     pub(crate) fn was_offline(&self) -> bool {
@@ -147,7 +156,7 @@ impl<P: Platform> Shootdown<P> {
 /// A called function that waited for other functions could wait for one that waits for it.
 #[inline]
 pub(super) fn forbid_inside_function<P: Platform>(cpu: CpuId, state: &CpuState<P>) {
-    if state.phase.is_function() {
+    if state.in_function.get() {
         inside_function(cpu);
     }
 }

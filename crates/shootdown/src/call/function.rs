@@ -9,7 +9,7 @@
 
 use core::fmt;
 
-use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
+use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, WaitsFor};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -205,7 +205,7 @@ impl<P: Platform> Shootdown<P> {
         request: Request,
     ) -> Dispatched {
         let local = target == slot.here.cpu;
-        let published = (!local).then(|| self.publish(slot, kind, request, Targets::One(target)));
+        let published = (!local).then(|| self.publish(slot, kind, request, Some(target)));
         Dispatched { local, published }
     }
 
@@ -231,7 +231,7 @@ impl<P: Platform> Shootdown<P> {
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         let me = slot.here.cpu;
-        let online = match kind.is_flush() {
+        let online = match kind.has(Kind::FLUSH) {
             true => &self.ready.0,
             false => &self.callable.0,
         };
@@ -249,8 +249,7 @@ impl<P: Platform> Shootdown<P> {
             }
             remote.set_group(group, live);
         }
-        let published =
-            (!remote.is_empty()).then(|| self.publish(slot, kind, request, Targets::OwnSet));
+        let published = (!remote.is_empty()).then(|| self.publish(slot, kind, request, None));
         Dispatched {
             local: ran.contains(me),
             published,

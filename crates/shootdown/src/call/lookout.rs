@@ -43,7 +43,7 @@ impl Lookout {
         RequestRef {
             initiator: CpuId::from_index(place / SLOTS),
             slot: place % SLOTS,
-            number: Number::from_header(self.number.get()),
+            number: Number::of_word(self.number.get()),
         }
     }
 }

@@ -8,12 +8,11 @@
 //!
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
-//! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
-//! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
+//! * `number`, `request`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
+//! * `free_slot`, `publish`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
 //! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
-mod announce;
 mod collect;
 mod data;
 mod free_slot;
@@ -21,25 +20,20 @@ mod function;
 mod idle;
 mod inbox;
 mod kick;
-mod kind;
 mod lookout;
+mod number;
 mod own_post;
-mod payload;
-mod pending;
-mod place;
 mod post;
 mod post_data;
 mod publish;
 mod request;
 mod responder;
 mod ring;
-mod ring_entry;
 mod ring_reader;
 mod run;
 mod slot;
 mod targets;
 mod ticket;
-mod ticket_number;
 mod wait;
 mod watch;
 
@@ -47,26 +41,20 @@ pub use data::CallData;
 pub use function::{NotReady, Wait};
 pub use idle::PollIdle;
 pub use kick::KickTicket;
-pub use payload::PAYLOAD_BYTES;
 pub use post::SlotsBusy;
 pub use post_data::PostRefused;
+pub use request::PAYLOAD_BYTES;
 pub use targets::CallTargets;
 pub use ticket::CallTicket;
 
 pub(crate) use data::{PostedList, TakenLinks};
 pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;
-pub(crate) use kind::{Kind, OtherSlots, SLOTS};
 pub(crate) use lookout::Lookout;
+pub(crate) use number::{Number, Ticket};
 pub(crate) use own_post::OwnPosts;
-pub(crate) use payload::Payload;
-pub(crate) use place::{Place, RequestRef};
-pub(crate) use publish::Targets;
-pub(crate) use request::{Number, Request, Run};
-pub(crate) use responder::Phase;
+pub(crate) use request::{Found, Kind, Payload, Request, RequestRef, Run, SLOTS};
 pub(crate) use ring::Ring;
-pub(crate) use ring_entry::Seat;
 pub(crate) use ring_reader::RingReader;
-pub(crate) use slot::Slot;
-pub(crate) use ticket_number::Ticket;
+pub(crate) use slot::{FIRST_ONLY, Slot};
 pub(crate) use wait::WaitsFor;

@@ -146,7 +146,7 @@ impl<P: Platform> Shootdown<P> {
             "{me} is in a guest already"
         );
         assert!(
-            !here.phase.is_function() && !here.inbox.is_held(me),
+            !here.in_function.get() && !here.inbox.is_held(me),
             "{me} enters a guest where no interrupt would end it: inside a called function, or polling"
         );
     }
