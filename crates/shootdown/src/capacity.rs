@@ -65,7 +65,7 @@ pub trait Capacity:
     type Wide: Array<AtomicU64>;
     /// One ring a group.
     #[doc(hidden)]
-    type Rings: Array<Ring>;
+    type Rings: Array<Ring<Self>>;
     /// The memory of each CPU that has any.
     #[doc(hidden)]
     type Table: Array<SetOnce<()>>;
@@ -136,7 +136,7 @@ macro_rules! capacity {
             type AtomicWords = [AtomicU64; $words];
             type OwnWords = [OwnWord; $words];
             type Wide = [AtomicU64; ($words > 1) as usize];
-            type Rings = [Ring; $words];
+            type Rings = [Ring<Self>; $words];
             type Table = [SetOnce<()>; $cpus];
             const CPUS: usize = $cpus;
             const TABLE: Self::Table = [const { SetOnce::new() }; $cpus];

@@ -211,7 +211,7 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    pub(crate) fn rings(&self) -> &[Ring] {
+    pub(crate) fn rings(&self) -> &[Ring<P::Cpus>] {
         self.rings.as_ref()
     }
 
@@ -236,7 +236,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// The ring that `cpu` reads.
     #[inline]
-    pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring {
+    pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring<P::Cpus> {
         &self.rings()[P::Cpus::group(cpu)]
     }
 

@@ -2,9 +2,7 @@
 
 use core::sync::atomic::AtomicBool;
 
-use crate::call::{
-    Inbox, Lookout, OwnPosts, Phase, PostedList, RingReader, SLOTS, Slot, TakenLinks,
-};
+use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot, TakenLinks};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
@@ -34,8 +32,12 @@ pub struct CpuMemory<P: Platform> {
     // What follows this CPU writes; others write only its log of activities, and the counters of waits that end on it. It begins on a line of its own,
     // because `lazy` fills its lines.
     pub(crate) tlb: CpuTlb,
-    /// What runs here for others.
-    pub(crate) phase: Phase,
+    /// A called function runs here.
+    pub(crate) in_function: OwnFlag,
+    /// An interrupt came while it ran.
+    pub(crate) came_again: OwnFlag,
+    /// Some of `taken` have not been looked at, so that flushes may be among what they ask for.
+    pub(crate) is_unsearched: OwnFlag,
     /// Functions were slow lately.
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
@@ -76,7 +78,9 @@ impl<P: Platform> CpuMemory<P> {
                 indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE)); SLOTS),
                 lazy: LazyMark::new(),
                 tlb: CpuTlb::new(),
-                phase: Phase::new(),
+                in_function: OwnFlag::new(),
+                came_again: OwnFlag::new(),
+                is_unsearched: OwnFlag::new(),
                 is_slow: OwnFlag::new(),
                 served: OwnWord::new(),
                 served_slot: OwnWord::new(),

@@ -62,7 +62,7 @@ impl<P: Platform> Shootdown<P> {
             "{me} goes offline inside GuestSpace::run"
         );
         assert!(
-            !here.phase.is_function(),
+            !here.in_function.get(),
             "{me} goes offline inside a called function"
         );
         self.withdraw(me, &self.callable.0);

@@ -93,16 +93,10 @@ impl<C: Capacity> OwnSet<C> {
         if !C::IS_WIDE {
             return self.word(0).set(0);
         }
-        for (group, _) in self.groups_with_members() {
+        for (group, _) in self.groups_from(CpuId::from_index(0)) {
             self.word(group).set(0);
         }
         self.groups.set(0);
-    }
-
-    /// Each group that has members, and these.
-    #[inline]
-    pub(crate) fn groups_with_members(&self) -> impl Iterator<Item = (usize, u64)> + Clone {
-        self.groups_from(CpuId::from_index(0))
     }
 
     /// The members in ascending order. One that is removed meanwhile may still come.
@@ -132,7 +126,7 @@ impl<C: Capacity> OwnSet<C> {
     /// How many members there are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.groups_with_members()
+        self.groups_from(CpuId::from_index(0))
             .map(|(_, members)| members.count_ones() as usize)
             .sum()
     }
@@ -154,15 +148,14 @@ impl<C: Capacity> OwnSet<C> {
     /// # Safety
     /// 1. The caller is the CPU of this set, has interrupts off, and changes nothing while the result lives.
     pub(crate) unsafe fn as_set(&self) -> CpuSet<'_> {
-        let words = self.words.as_ref();
-        let (first, len) = (words.as_ptr(), words.len());
+        let words: *const [OwnWord] = self.words.as_ref();
         const {
             assert!(size_of::<OwnWord>() == size_of::<u64>());
             assert!(align_of::<OwnWord>() == align_of::<AtomicU64>());
         }
         // SAFETY: an OwnWord is an AtomicU64 and nothing else, which has the layout of a u64; duty 1: none of them is written
         // meanwhile.
-        let words = unsafe { core::slice::from_raw_parts(first.cast::<u64>(), len) };
+        let words = unsafe { &*(words as *const [u64]) };
         CpuSet::of::<C>(words)
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 pub(crate) use simulated::{AtomicU64, Ordering, fence};
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicPtr, AtomicU64 as CoreU64, Ordering as CoreOrdering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64 as CoreU64, Ordering as CoreOrdering};
 
 use crate::platform::Platform;
 
@@ -188,21 +188,21 @@ impl OwnWord {
 
 /// A flag of one CPU's own, as [`OwnWord`].
 #[derive(Debug)]
-pub(crate) struct OwnFlag(OwnWord);
+pub(crate) struct OwnFlag(AtomicBool);
 
 impl OwnFlag {
     pub(crate) const fn new() -> Self {
-        Self(OwnWord::new())
+        Self(AtomicBool::new(false))
     }
 
     #[inline]
     pub(crate) fn get(&self) -> bool {
-        self.0.get() != 0
+        self.0.load(CoreOrdering::Relaxed)
     }
 
     #[inline]
     pub(crate) fn set(&self, value: bool) {
-        self.0.set(u64::from(value));
+        self.0.store(value, CoreOrdering::Relaxed);
     }
 
     #[inline]

@@ -100,7 +100,7 @@ impl OwnPosts {
                 // A copy: the function may post to this CPU again.
                 // SAFETY: 1. only this CPU writes there, where it posts.
                 let request = unsafe { post.function.read() };
-                if let Some(run) = request.function() {
+                if let Some(run) = request.run {
                     // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
                     unsafe { run(Some(&request.payload), cpu) };
                 }

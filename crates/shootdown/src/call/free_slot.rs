@@ -3,7 +3,7 @@
 //! An initiator that is not online keeps others from going offline from here until it has published. Those that are online need
 //! not: a CPU that leaves kicks them ([`Shootdown::offline`]), and they answer between two requests.
 
-use crate::call::{RequestRef, SLOTS, WaitsFor};
+use crate::call::{Number, RequestRef, SLOTS, WaitsFor};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
@@ -33,6 +33,17 @@ pub(crate) struct FreeSlot<'a, P: Platform> {
     pub(crate) departure: Option<DepartureGuard<'a>>,
     /// Dropped last.
     _irq: IrqGuard<'a, P>,
+}
+
+impl<P: Platform> FreeSlot<'_, P> {
+    /// Names the request that was published in it.
+    pub(super) fn request(&self, number: Number) -> RequestRef {
+        RequestRef {
+            initiator: self.here.cpu,
+            slot: self.index,
+            number,
+        }
+    }
 }
 
 impl<P: Platform> Shootdown<P> {
@@ -121,7 +132,7 @@ impl<P: Platform> Shootdown<P> {
 /// A called function that waited for other functions could wait for one that waits for it.
 #[inline]
 pub(super) fn forbid_inside_function<P: Platform>(here: Here<'_, P>) {
-    if here.phase.is_function() {
+    if here.in_function.get() {
         inside_function(here.cpu);
     }
 }

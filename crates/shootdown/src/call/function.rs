@@ -10,9 +10,7 @@
 use core::fmt;
 use core::sync::atomic::AtomicPtr;
 
-use crate::call::{
-    CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Run, Targets, WaitsFor,
-};
+use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Run, WaitsFor};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -250,7 +248,7 @@ impl<P: Platform> Shootdown<P> {
         request: Request,
     ) -> Dispatched {
         let local = target == slot.here.cpu;
-        let published = (!local).then(|| self.publish(slot, kind, request, Targets::One(target)));
+        let published = (!local).then(|| self.publish(slot, kind, request, Some(target)));
         Dispatched { local, published }
     }
 
@@ -265,7 +263,7 @@ impl<P: Platform> Shootdown<P> {
         ran: &mut CpuMask<P::Cpus>,
     ) -> Dispatched {
         let me = slot.here.cpu;
-        let online = match kind.is_flush() {
+        let online = match kind.has(Kind::FLUSH) {
             true => &self.ready.0,
             false => &self.callable.0,
         };
@@ -283,8 +281,7 @@ impl<P: Platform> Shootdown<P> {
             }
             remote.set_group(group, live);
         }
-        let published =
-            (!remote.is_empty()).then(|| self.publish(slot, kind, request, Targets::OwnSet));
+        let published = (!remote.is_empty()).then(|| self.publish(slot, kind, request, None));
         Dispatched {
             local: ran.contains(me),
             published,

@@ -67,15 +67,13 @@ impl<C: Capacity> Inbox<C> {
     /// Groups whose words lie in the doorbell's line: what the two words before them leave of 64 bytes.
     const FIRST_LINE_GROUPS: usize = 6;
 
-    /// The lines that [`add`](Self::add) writes: that of the doorbell, and that of the bit where it is another.
+    /// Asks for the lines that [`add`](Self::add) writes, by way of `prefetch`: that of the doorbell, and that of the bit where it is another.
     #[inline]
-    pub(crate) fn lines_of(&self, initiator: CpuId) -> (usize, Option<usize>) {
-        let doorbell = core::ptr::from_ref(self.doorbell()).addr();
-        let is_far = C::group(initiator) >= Self::FIRST_LINE_GROUPS;
-        (
-            doorbell,
-            is_far.then(|| self.initiators.address_of(initiator)),
-        )
+    pub(crate) fn prefetch(&self, initiator: CpuId, prefetch: impl Fn(usize)) {
+        prefetch(self.doorbell_address().addr());
+        if C::group(initiator) >= Self::FIRST_LINE_GROUPS {
+            prefetch(self.initiators.address_of(initiator));
+        }
     }
 
     /// Announces a published slot of `initiator`; true if the caller must send the interrupt.

@@ -8,35 +8,29 @@
 //!
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
-//! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
-//! * `free_slot`, `publish`, `announce`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
+//! * `number`, `request`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
+//! * `free_slot`, `publish`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
 //! * `function`, `post`, `data`, `kick`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
 //!   waits for.
 
-mod announce;
 mod data;
 mod free_slot;
 mod function;
 mod idle;
 mod inbox;
 mod kick;
-mod kind;
-mod payload;
-mod pending;
-mod place;
+mod number;
 mod post;
 mod post_data;
 mod publish;
 mod request;
 mod responder;
 mod ring;
-mod ring_entry;
 mod ring_reader;
 mod run;
 mod slot;
 mod targets;
-mod ticket_number;
 mod wait;
 mod watch;
 
@@ -44,24 +38,18 @@ pub use data::CallData;
 pub use function::{NotReady, Wait};
 pub use idle::PollIdle;
 pub use kick::KickTicket;
-pub use payload::PAYLOAD_BYTES;
 pub use post::{CallTicket, SlotsBusy};
 pub use post_data::PostRefused;
+pub use request::PAYLOAD_BYTES;
 pub use targets::CallTargets;
 
 pub(crate) use data::{OwnPosts, PostedList, TakenLinks};
 pub(crate) use free_slot::FreeSlot;
 pub(crate) use inbox::Inbox;
-pub(crate) use kind::{Kind, OtherSlots, SLOTS};
-pub(crate) use payload::Payload;
-pub(crate) use place::{Place, RequestRef};
-pub(crate) use publish::Targets;
-pub(crate) use request::{Number, Request, Run};
-pub(crate) use responder::Phase;
+pub(crate) use number::{Number, Ticket};
+pub(crate) use request::{Found, Kind, Payload, Request, RequestRef, Run, SLOTS};
 pub(crate) use ring::Ring;
-pub(crate) use ring_entry::Seat;
 pub(crate) use ring_reader::RingReader;
-pub(crate) use slot::Slot;
-pub(crate) use ticket_number::Ticket;
+pub(crate) use slot::{FIRST_ONLY, Slot};
 pub(crate) use wait::WaitsFor;
 pub(crate) use watch::Lookout;

@@ -74,7 +74,7 @@ impl<P: Platform> Shootdown<P> {
     {
         let kind = match wait {
             Wait::Done => Kind::CALL,
-            Wait::None | Wait::Received => Kind::CALL.ack_first(),
+            Wait::None | Wait::Received => Kind::ACK_FIRST,
         };
         let (slot, mut ran) = (self.free_slot_for_function(), CpuMask::EMPTY);
         let (run, request) = carrying::<F, _>(function);
@@ -112,7 +112,7 @@ impl<P: Platform> Shootdown<P> {
             return Err(SlotsBusy);
         }
         let ((_, request), mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
-        let kind = Kind::CALL.ack_first();
+        let kind = Kind::ACK_FIRST;
         let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
         if let Some(place) = place.filter(|_| dispatched.local) {
             self.post_to_self(slot.here, place, request);

@@ -1,7 +1,58 @@
-//! [`Request`]: what a slot carries; [`Number`]: which request it is, and how old.
+//! What a slot carries: [`Request`] with its [`Payload`], and its [`Kind`]. Which request it is: [`RequestRef`] for its initiator, [`Found`] for a
+//! responder.
 
-use crate::call::Payload;
+use core::mem::MaybeUninit;
+
+use crate::call::{Number, Ticket};
 use crate::cpu::CpuId;
+
+/// Slots per CPU. Several, so that a task that waits preemptibly never blocks the next caller on its CPU; the
+/// last is kept for flushes, so that a flush finds one even when functions occupy all others.
+/// Two keep the models small: one for functions, one for flushes.
+pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// What fits into a request without a pointer: a 64-byte line less the header, the function and the pending
+/// set of up to 64 CPUs.
+pub const PAYLOAD_BYTES: usize = 40;
+
+/// Uninterpreted bytes of some `Copy` value.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub(crate) struct Payload([MaybeUninit<u8>; PAYLOAD_BYTES]);
+
+impl Payload {
+    pub(crate) const EMPTY: Self = Self([MaybeUninit::uninit(); PAYLOAD_BYTES]);
+
+    /// Stores `value`; too large or too strictly aligned a type does not compile.
+    pub(crate) fn of<T: Copy>(value: T) -> Self {
+        const {
+            assert!(
+                size_of::<T>() <= PAYLOAD_BYTES,
+                "at most 40 bytes travel inline: capture less"
+            );
+            assert!(
+                align_of::<T>() <= 8,
+                "inline payloads are aligned to 8 bytes"
+            );
+        }
+        let mut payload = Self::EMPTY;
+        let bytes: *mut T = payload.0.as_mut_ptr().cast();
+        // SAFETY: the assertions above make the array large enough and aligned for a T.
+        unsafe { bytes.write(value) };
+        payload
+    }
+
+    /// Copies the value out.
+    ///
+    /// # Safety
+    /// 1. This payload (or a copy of it) came from [`of`](Self::of) with the same `T`.
+    /// 2. `T` may be used on this thread.
+    pub(crate) unsafe fn get<T: Copy>(&self) -> T {
+        let bytes: *const T = self.0.as_ptr().cast();
+        // SAFETY: duty 1 makes the bytes a valid, aligned T.
+        unsafe { bytes.read() }
+    }
+}
 
 /// Runs what a payload holds on a CPU; without a payload it runs nothing. Returns the name of what it runs, for
 /// reports: a slot's line has no room for it.
@@ -11,7 +62,7 @@ pub(crate) type Run = unsafe fn(Option<&Payload>, CpuId) -> &'static str;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// Called with a copy of `payload` on the target; none for flushes, which the responder interprets.
-    run: Option<Run>,
+    pub(crate) run: Option<Run>,
     pub(crate) payload: Payload,
 }
 
@@ -28,100 +79,59 @@ impl Request {
     pub(crate) const fn data(payload: Payload) -> Self {
         Self { run: None, payload }
     }
-
-    /// The function, where there is one.
-    pub(crate) const fn function(&self) -> Option<Run> {
-        self.run
-    }
 }
 
-/// Numbers have so many bits; they go round.
-const NUMBER_BITS: u32 = 56;
-const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
-
-/// The number of a request. Those of one slot differ from one to the next. That of a call is the time at which it was published,
-/// as far as the host's clocks agree, so that all its targets agree which of two calls is older.
+/// How a request is carried out and acknowledged: bits of its slot's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Number(u64);
+pub(crate) struct Kind(u64);
 
-impl Number {
-    /// A unit of 16 ns: the numbers go round in 36 years.
-    const UNIT_SHIFT: u32 = 4;
-    /// A slot's number may be ahead of its CPU's clock by so much: requests of one unit are counted on. Beyond it, it is the
-    /// clock that has gone round.
-    const AHEAD: u64 = 1 << 40;
+impl Kind {
+    /// Run the function, then acknowledge.
+    pub(crate) const CALL: Self = Self(0);
+    /// Drop translations as the payload says, then acknowledge.
+    pub(crate) const FLUSH: Self = Self(1);
+    /// The description lies beside the slot, not in it.
+    pub(crate) const INDIRECT: Self = Self(2);
+    /// Acknowledge once the contents are copied, then do the work.
+    pub(crate) const ACK_FIRST: Self = Self(4);
+    /// Announced in rings, but for groups whose ring was full.
+    pub(crate) const BROADCAST: Self = Self(8);
+    /// Names one CPU.
+    pub(crate) const TO_ONE: Self = Self(16);
 
-    /// The number that stands in a header.
-    pub(crate) const fn from_header(header: u64) -> Self {
-        Self(header >> (u64::BITS - NUMBER_BITS))
+    pub(crate) const fn of_header(header: u64) -> Self {
+        Self(header & 0x1f)
     }
 
     /// As in a header.
     pub(crate) const fn bits(self) -> u64 {
-        self.0 << (u64::BITS - NUMBER_BITS)
+        self.0
     }
 
-    /// The number after this one at the time `now_ns`, on a clock that may be coarse or stand still; without a time, just the next.
-    pub(crate) const fn next(self, now_ns: Option<u64>) -> Self {
-        let counted = (self.0 + 1) & NUMBER_MASK;
-        let Some(now_ns) = now_ns else {
-            return Self(counted);
-        };
-        let now = (now_ns >> Self::UNIT_SHIFT) & NUMBER_MASK;
-        match (counted.wrapping_sub(now) & NUMBER_MASK) < Self::AHEAD {
-            true => Self(counted),
-            false => Self(now),
-        }
+    /// The same, and `other` as well.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
-    /// Whether the request with this number is older than the other one: less than half a round before it.
-    pub(crate) const fn is_before(self, other: Self) -> bool {
-        let ahead = other.0.wrapping_sub(self.0) & NUMBER_MASK;
-        ahead != 0 && ahead < 1 << (NUMBER_BITS - 1)
+    /// Whether it has the bit of `other`.
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::{NUMBER_MASK, Number};
+/// Names one request: whose slot, which, and the number it had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RequestRef {
+    pub(crate) initiator: CpuId,
+    pub(crate) slot: usize,
+    pub(crate) number: Number,
+}
 
-    fn numbers(first: Number, clocks: impl IntoIterator<Item = u64>) {
-        let mut before = first;
-        for now_ns in clocks {
-            let number = before.next(Some(now_ns));
-            assert_ne!(number, before);
-            assert!(
-                before.is_before(number),
-                "{before:?}, {number:?} at {now_ns}"
-            );
-            before = number;
-        }
-    }
-
-    #[test]
-    fn numbers_grow_on_any_clock() {
-        let epoch = 1_790_000_000_000_000_000;
-        numbers(Number(0), [0; 5]);
-        numbers(Number(0), [1_000_000, 1_000_000, 1_000_015, 2_000_000]);
-        numbers(Number(epoch >> 4 & NUMBER_MASK), [epoch; 3]);
-        numbers(
-            Number(epoch >> 4 & NUMBER_MASK),
-            [epoch, epoch + 1_000_000_000],
-        );
-        // The clock goes round, and so does the count.
-        numbers(
-            Number(NUMBER_MASK - 1),
-            [u64::MAX, u64::MAX, 0, 0, 160, 161],
-        );
-        numbers(Number(NUMBER_MASK), [u64::MAX; 3]);
-    }
-
-    #[test]
-    fn the_first_number_is_the_time_whatever_the_clock_says() {
-        for now_ns in [1 << 20, 1_790_000_000_000_000_000, 1 << 59, u64::MAX / 3] {
-            let number = Number(0).next(Some(now_ns));
-            assert_eq!(number, Number(now_ns >> 4 & NUMBER_MASK));
-            assert_ne!(number.next(Some(now_ns)), number);
-        }
-    }
+/// A request that a responder has found: in which slot of whom, of which kind, and if in the ring, under which ticket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) initiator: CpuId,
+    pub(crate) slot: usize,
+    pub(crate) kind: Kind,
+    pub(super) ticket: Option<Ticket>,
 }

@@ -17,9 +17,9 @@
 //! | ring, left | functions that were read, and wait for their turn | `run_oldest`, `read_ring` |
 //! | posted list | call data | `run_posted` |
 //!
-//! What an interrupt or a poll may serve depends on the CPU's phase ([`Phase`]):
+//! What an interrupt or a poll may serve depends on what the CPU does, which three flags of its own say (`in_function`, `came_again`, `is_unsearched`):
 //!
-//! | phase | from | to | interrupt | `poll`, wait for a flush | wait for a function |
+//! | state | from | to | interrupt | `poll`, wait for a flush | wait for a function |
 //! |---|---|---|---|---|---|
 //! | at rest | | function, by `enter` | everything | flushes | everything |
 //! | function | at rest | at rest, when it returns | flushes, and *again* | flushes | panics |
@@ -45,24 +45,19 @@
 //! targets of two calls agree which goes first: if they did not, both calls would end late. Nothing is copied: this CPU's bit in the request says that it
 //! has still to run.
 
-use crate::call::ring::MOST_READ;
-use crate::call::ring_entry::Announcement;
-use crate::call::{Kind, Number, OtherSlots, Place, SLOTS, Slot, Ticket};
+use crate::call::ring::{Announcement, MOST_READ};
+use crate::call::{FIRST_ONLY, Found, Kind, Number, SLOTS, Slot, Ticket};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::{CpuMemory, Here};
 use crate::own_set::ones_from;
 use crate::platform::Platform;
-use crate::sync::OwnWord;
 use crate::trace::TraceEvent;
 
 /// So many initiators that wait, and so many announcements, are compared with each other by age.
-#[cfg(not(loom))]
-const COMPARED: usize = 16;
 /// Two keep the models small.
-#[cfg(loom)]
-const COMPARED: usize = 2;
+const COMPARED: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// Set in `served_slot` if the request to this CPU alone before was in the same slot. A slot is a line, so its address has no such bit.
 const SERVED_AGAIN: u64 = 1;
@@ -78,14 +73,6 @@ enum Serve {
     All,
 }
 
-/// A function that waits for its turn.
-#[derive(Clone, Copy, Debug)]
-struct Left {
-    place: Place,
-    kind: Kind,
-    number: Number,
-}
-
 /// So many ns a responder goes on before it looks for flushes.
 const PATIENCE_NS: u64 = 4_000;
 
@@ -97,59 +84,6 @@ const SLOW_NS: u64 = 16_000;
 pub(super) struct Pace {
     since_ns: u64,
     served: u64,
-}
-
-/// What runs on a CPU for others.
-#[derive(Debug)]
-pub(crate) struct Phase(OwnWord);
-
-impl Phase {
-    const FUNCTION: u64 = 1;
-    const AGAIN: u64 = 2;
-    const UNSEARCHED: u64 = 4;
-
-    pub(crate) const fn new() -> Self {
-        Self(OwnWord::new())
-    }
-
-    #[inline]
-    fn add(&self, bit: u64) {
-        self.0.set(self.0.get() | bit);
-    }
-
-    /// Whether a called function runs.
-    #[inline]
-    pub(crate) fn is_function(&self) -> bool {
-        self.0.get() & Self::FUNCTION != 0
-    }
-
-    /// Whether some of `taken` have not been looked at, so that flushes may be among what they ask for.
-    #[inline]
-    fn is_unsearched(&self) -> bool {
-        self.0.get() & Self::UNSEARCHED != 0
-    }
-
-    /// A called function begins.
-    #[inline]
-    pub(super) fn begin_function(&self) {
-        debug_assert!(!self.is_function());
-        self.add(Self::FUNCTION);
-    }
-
-    /// It has returned; true if an interrupt came meanwhile.
-    #[inline]
-    pub(super) fn end_function(&self) -> bool {
-        let phase = self.0.get();
-        self.0.set(phase & Self::UNSEARCHED);
-        phase & Self::AGAIN != 0
-    }
-
-    #[inline]
-    fn set_unsearched(&self, is_unsearched: bool) {
-        let others = self.0.get() & !Self::UNSEARCHED;
-        self.0
-            .set(others | if is_unsearched { Self::UNSEARCHED } else { 0 });
-    }
 }
 
 // Interrupts, polls and waits: how a CPU comes to serve.
@@ -164,14 +98,19 @@ impl<P: Platform> Shootdown<P> {
         if Self::prefetches(self.policy()) {
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
-            self.prefetch_inbox(&me.inbox, me.cpu);
-            if let Some(slot) = Self::expected_slot(me) {
-                self.platform.prefetch_write(slot);
+            let prefetch = |line| self.platform.prefetch_write(line);
+            me.inbox.prefetch(me.cpu, prefetch);
+            let expected = me.served_slot.get();
+            if expected & SERVED_AGAIN != 0 {
+                prefetch(expected as usize);
             }
         }
         let served = self.serve(me);
         let early = me.early_acks.get();
-        if early != 0 && me.inbox.is_quiet(me.cpu) && !self.is_ring_unread(me, early) {
+        // Whether there is more in the ring than a handler reads. Then the next interrupt is on its way.
+        let is_ring_unread =
+            || early >= MOST_READ as u64 && self.is_broadcast_due(me.cpu, me.state, false);
+        if early != 0 && me.inbox.is_quiet(me.cpu) && !is_ring_unread() {
             // The interrupted task goes on.
             me.early_acks.set(0);
         }
@@ -198,7 +137,7 @@ impl<P: Platform> Shootdown<P> {
         let Some(state) = self.attached(cpu) else {
             return false;
         };
-        let is_urgent = state.inbox.is_urgent() || state.phase.is_unsearched();
+        let is_urgent = state.inbox.is_urgent() || state.is_unsearched.get();
         if !is_urgent && !self.is_broadcast_due(cpu, state, true) {
             return false;
         }
@@ -231,8 +170,8 @@ impl<P: Platform> Shootdown<P> {
     /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
     /// on too when others go on calling. True if there was anything. Interrupts are off.
     pub(crate) fn serve(&self, me: Here<'_, P>) -> bool {
-        if me.phase.is_function() {
-            me.phase.add(Phase::AGAIN);
+        if me.in_function.get() {
+            me.came_again.set(true);
             return self.serve_flushes(me);
         }
         // What it was for is served now.
@@ -252,7 +191,7 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn serve_flushes(&self, me: Here<'_, P>) -> bool {
         let mut served = self.read_ring(me, Serve::Flushes);
         served |= self.take_flushes(me);
-        if me.phase.is_unsearched() {
+        if me.is_unsearched.get() {
             // These were taken out of the inbox, and not looked at: before a function that runs, or in this pass.
             let before = me.served.get();
             self.search_taken(me);
@@ -262,13 +201,6 @@ impl<P: Platform> Shootdown<P> {
             self.interrupt_self(me);
         }
         served
-    }
-
-    /// Serves the flushes that have come while functions ran.
-    fn serve_new_flushes(&self, me: Here<'_, P>) {
-        if me.inbox.is_urgent() || self.is_broadcast_due(me.cpu, me.state, true) {
-            self.serve_flushes(me);
-        }
     }
 }
 
@@ -292,11 +224,12 @@ impl<P: Platform> Shootdown<P> {
                 taken.add(only);
             }
         } else if came {
-            me.phase.set_unsearched(true);
+            me.is_unsearched.set(true);
             if is_urgent {
                 self.search_taken(me);
             }
-            self.serve_taken(me);
+            self.look_at_taken(me, Serve::Short);
+            me.is_unsearched.set(false);
         }
         served |= came;
         if Self::HAS_RINGS && me.ring.has_functions() {
@@ -309,7 +242,7 @@ impl<P: Platform> Shootdown<P> {
     fn take_flushes(&self, me: Here<'_, P>) -> bool {
         let inbox = &me.inbox;
         inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
-            let back = self.look_at_word(me, group, word, Serve::Flushes, |_| ());
+            let back = self.look_at_word(me, group, word, Serve::Flushes, &mut None);
             if back != 0 {
                 inbox.put_back(group, back);
             }
@@ -320,27 +253,21 @@ impl<P: Platform> Shootdown<P> {
     #[cold]
     fn search_taken(&self, me: Here<'_, P>) {
         // What they ask for from now on, they announce in inbox or ring.
-        me.phase.set_unsearched(false);
-        self.look_at_taken(me, Serve::Flushes, |_| ());
+        me.is_unsearched.set(false);
+        self.look_at_taken(me, Serve::Flushes);
     }
 
-    /// Serves those in `taken`, in the order in which they are found. Those whose functions wait for their turn stay there.
-    fn serve_taken(&self, me: Here<'_, P>) {
-        let mut pace = self.begin_pace();
-        self.look_at_taken(me, Serve::Short, |engine| engine.keep_pace(me, &mut pace));
-        me.phase.set_unsearched(false);
-    }
-
-    /// Looks at those in `taken`, and keeps those that have something left; `each` runs after each of the others.
+    /// Looks at those in `taken`, in the order in which they are found. Those that have something left stay there.
     #[inline]
-    fn look_at_taken(&self, me: Here<'_, P>, serve: Serve, mut each: impl FnMut(&Self)) {
+    fn look_at_taken(&self, me: Here<'_, P>, serve: Serve) {
+        let mut pace = (serve != Serve::Flushes).then(|| self.begin_pace());
         for (group, word) in me.taken.groups_from(me.cpu) {
-            let left = self.look_at_word(me, group, word, serve, &mut each);
+            let left = self.look_at_word(me, group, word, serve, &mut pace);
             me.taken.set_group(group, left);
         }
     }
 
-    /// Looks at the initiators `word` of a group; returns those that have something left. `each` runs after each of the others.
+    /// Looks at the initiators `word` of a group, at this pace; returns those that have something left.
     #[inline]
     fn look_at_word(
         &self,
@@ -348,13 +275,15 @@ impl<P: Platform> Shootdown<P> {
         group: usize,
         word: u64,
         serve: Serve,
-        mut each: impl FnMut(&Self),
+        pace: &mut Option<Pace>,
     ) -> u64 {
         let mut left = word;
         for lane in ones_from(word, P::Cpus::bit(me.cpu) - 1) {
             if self.look_at(me, P::Cpus::cpu(group, lane), serve) {
                 left &= !(1 << lane);
-                each(self);
+                if let Some(pace) = pace {
+                    self.keep_pace(me, pace);
+                }
             }
         }
         left
@@ -369,18 +298,14 @@ impl<P: Platform> Shootdown<P> {
             // writing saves the second transfer that an acknowledgement after a read costs.
             self.platform.prefetch_write(slots[0].line_of(me.cpu));
         }
-        let (mut is_all, others) = (true, slots[0].others());
-        for slot in others.with_first() {
-            let Some(kind) = slots[slot].kind_for(me.cpu) else {
-                continue;
-            };
-            if kind.is_to_one() {
-                Self::expect(me, &slots[slot]);
+        let (mut is_all, in_use) = (true, slots[0].slots_in_use());
+        for found in Self::requests_in(slots, me, initiator, in_use) {
+            if found.kind.has(Kind::TO_ONE) {
+                Self::expect(me, &slots[found.slot]);
             }
-            let place = Place::in_slot(initiator, slot);
-            if Self::is_served_now(me, place, kind, others, serve) {
+            if Self::is_served_now(me, found, in_use, serve) {
                 // SAFETY: 1. just seen, and not in the ring, where it could be found again.
-                unsafe { self.serve_one(me, place, kind) };
+                unsafe { self.serve_one(me, found) };
             } else {
                 is_all = false;
             }
@@ -388,18 +313,32 @@ impl<P: Platform> Shootdown<P> {
         is_all
     }
 
-    /// Whether a request is served as it is found. `others` are those of its initiator's slots that may hold requests, too: its functions run
+    /// The requests that name this CPU and are found by the inbox, in those slots of `initiator` that are `in_use`.
+    #[inline]
+    fn requests_in(
+        slots: &[Slot<P::Cpus>],
+        me: Here<'_, P>,
+        initiator: CpuId,
+        in_use: u64,
+    ) -> impl Iterator<Item = Found> {
+        ones_from(in_use, 0).filter_map(move |slot| {
+            let slot = slot as usize;
+            let kind = slots[slot].kind_for(me.cpu)?;
+            Some(Found {
+                initiator,
+                slot,
+                kind,
+                ticket: None,
+            })
+        })
+    }
+
+    /// Whether a request is served as it is found. `in_use` are those of its initiator's slots that may hold requests: its functions run
     /// in the order in which they were published.
     #[inline]
-    fn is_served_now(
-        me: Here<'_, P>,
-        place: Place,
-        kind: Kind,
-        others: OtherSlots,
-        serve: Serve,
-    ) -> bool {
-        let is_alone = || place.slot == 0 && others == OtherSlots::NONE;
-        kind.is_flush()
+    fn is_served_now(me: Here<'_, P>, found: Found, in_use: u64, serve: Serve) -> bool {
+        let is_alone = || found.slot == 0 && in_use == FIRST_ONLY;
+        found.kind.has(Kind::FLUSH)
             || match serve {
                 Serve::Flushes => false,
                 Serve::Short => is_alone() && !me.is_slow.get(),
@@ -412,31 +351,24 @@ impl<P: Platform> Shootdown<P> {
     /// # Safety
     /// 1. It names this CPU, which has not acknowledged it.
     #[inline(always)]
-    unsafe fn serve_one(&self, me: Here<'_, P>, place: Place, kind: Kind) {
+    unsafe fn serve_one(&self, me: Here<'_, P>, found: Found) {
         me.served.set(me.served.get() + 1);
-        if kind.is_flush() {
+        if found.kind.has(Kind::FLUSH) {
             // SAFETY: duty 1.
-            unsafe { self.serve_flush(me, place, kind) };
+            unsafe { self.serve_flush(me, found) };
         } else {
             // SAFETY: duty 1.
-            let request = unsafe { self.slot_at(place).contents() };
-            self.run_and_acknowledge(me, place, kind, &request);
+            let request = unsafe { self.slot_of(found).contents() };
+            self.run_and_acknowledge(me, found, &request);
         }
     }
 
-    /// What lies in `slot` names this CPU alone: after twice in a row that slot is asked for in the next interrupt.
+    /// What lies in `slot` names this CPU alone: after twice in a row that slot is asked for in the next interrupt, before the inbox has been read.
     #[inline]
     fn expect(me: Here<'_, P>, slot: &Slot<P::Cpus>) {
         let slot = core::ptr::from_ref(slot).addr() as u64;
         let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
         (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
-    }
-
-    /// The slot that is worth asking for before the inbox has been read.
-    #[inline]
-    fn expected_slot(me: Here<'_, P>) -> Option<usize> {
-        let slot = me.served_slot.get();
-        (slot & SERVED_AGAIN != 0).then_some(slot as usize)
     }
 }
 
@@ -464,11 +396,6 @@ impl<P: Platform> Shootdown<P> {
         next.is_some_and(|next| self.ring_of(cpu).is_due(next))
     }
 
-    /// Whether there is more in the ring than a handler reads that has acknowledged `early` flushes before it did them. Then the next interrupt is on its way.
-    fn is_ring_unread(&self, me: Here<'_, P>, early: u64) -> bool {
-        early >= MOST_READ as u64 && self.is_broadcast_due(me.cpu, me.state, false)
-    }
-
     /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run. True if any was
     /// served.
     #[inline]
@@ -486,22 +413,22 @@ impl<P: Platform> Shootdown<P> {
                 break;
             };
             from = ticket.plus(1);
-            match ring.read(ticket, self.seat_of(me.cpu)) {
+            match ring.read(ticket, me.cpu) {
                 Announcement::Nothing => break,
                 Announcement::Gone(later) => reader.skip_to(later),
                 Announcement::Incomplete => {}
                 Announcement::NotOurs => reader.has_read(ticket),
-                Announcement::Ours(place) => {
-                    let kind = self.slot_at(place).kind();
-                    let others = self.state(place.initiator).slots[0].others();
-                    if !Self::is_served_now(me, place, kind, others, serve) {
+                Announcement::Ours(initiator, slot) => {
+                    let found = self.found_in_ring(initiator, slot, ticket);
+                    let in_use = self.state(initiator).slots[0].slots_in_use();
+                    if !Self::is_served_now(me, found, in_use, serve) {
                         reader.leave(ticket);
                         continue;
                     }
                     // Before it is served: a function that polls reads the ring too.
                     reader.has_read(ticket);
                     // SAFETY: 1. a target reads each ticket once.
-                    unsafe { self.serve_one(me, place, kind) };
+                    unsafe { self.serve_one(me, found) };
                     is_served = true;
                     match &mut pace {
                         Some(pace) => self.keep_pace(me, pace),
@@ -512,6 +439,17 @@ impl<P: Platform> Shootdown<P> {
             }
         }
         is_served
+    }
+
+    /// What was announced to this CPU under `ticket`.
+    #[inline]
+    fn found_in_ring(&self, initiator: CpuId, slot: usize, ticket: Ticket) -> Found {
+        Found {
+            initiator,
+            slot,
+            kind: self.state(initiator).slots[slot].kind(),
+            ticket: Some(ticket),
+        }
     }
 }
 
@@ -530,52 +468,53 @@ impl<P: Platform> Shootdown<P> {
         }
         self.end_pace(me, &pace);
         if !me.taken.is_empty() {
-            self.run_all_left(me);
+            // Each once: what was taken out of inbox and ring is in no other place.
+            self.look_at_taken(me, Serve::All);
+            self.read_ring(me, Serve::All);
         }
         turns > 0
     }
 
-    /// Runs what is left, each once: what was taken out of inbox and ring is in no other place.
-    #[cold]
-    fn run_all_left(&self, me: Here<'_, P>) {
-        let mut pace = self.begin_pace();
-        self.look_at_taken(me, Serve::All, |engine| engine.keep_pace(me, &mut pace));
-        self.read_ring(me, Serve::All);
-    }
-
     /// Runs the oldest function of those that wait, and those that were left in the ring before `end`; false if there is none.
     fn run_oldest(&self, me: Here<'_, P>, end: Ticket) -> bool {
-        let oldest = self.oldest_in_ring(me, end, self.oldest_taken(me));
-        let Some(Left { place, kind, .. }) = oldest else {
+        let (ring, left) = (self.ring_of(me.cpu), me.ring.left_before(end));
+        let oldest = left
+            .take(COMPARED)
+            .fold(self.oldest_taken(me), |oldest, ticket| {
+                // It is ours until it is acknowledged.
+                match ring.read(ticket, me.cpu) {
+                    Announcement::Ours(initiator, slot) => {
+                        Some(self.older(oldest, self.found_in_ring(initiator, slot, ticket)))
+                    }
+                    _ => oldest,
+                }
+            });
+        let Some((_, found)) = oldest else {
             return false;
         };
-        match place.ticket {
+        match found.ticket {
             Some(ticket) => me.ring.has_read(ticket),
             // It announces the next one.
-            None if self.functions_of(me, place.initiator).count() == 1 => {
-                me.taken.remove(place.initiator);
+            None if self.functions_of(me, found.initiator).count() == 1 => {
+                me.taken.remove(found.initiator);
             }
             None => {}
         }
         // SAFETY: 1. just seen.
-        unsafe { self.serve_one(me, place, kind) };
+        unsafe { self.serve_one(me, found) };
         true
     }
 
     /// The oldest function of the first initiators that wait. Those that have none do not wait any more.
-    fn oldest_taken(&self, me: Here<'_, P>) -> Option<Left> {
-        let (mut oldest, mut compared) = (None, 0);
-        for initiator in me.taken.iter_from(me.cpu) {
-            let mut is_any = false;
-            for (place, kind) in self.functions_of(me, initiator) {
-                is_any = true;
-                oldest = Some(self.older(oldest, place, kind));
-            }
-            if !is_any {
+    fn oldest_taken(&self, me: Here<'_, P>) -> Option<(Number, Found)> {
+        let mut oldest = None;
+        for (compared, initiator) in me.taken.iter_from(me.cpu).enumerate() {
+            let mut functions = self.functions_of(me, initiator).peekable();
+            if functions.peek().is_none() {
                 me.taken.remove(initiator);
             }
-            compared += 1;
-            if compared == COMPARED && oldest.is_some() {
+            oldest = functions.fold(oldest, |oldest, found| Some(self.older(oldest, found)));
+            if compared + 1 == COMPARED && oldest.is_some() {
                 break;
             }
         }
@@ -583,45 +522,18 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// The functions of `initiator` that are found by the inbox. Its flushes were served before.
-    fn functions_of(
-        &self,
-        me: Here<'_, P>,
-        initiator: CpuId,
-    ) -> impl Iterator<Item = (Place, Kind)> {
+    fn functions_of(&self, me: Here<'_, P>, initiator: CpuId) -> impl Iterator<Item = Found> {
         let slots = &self.state(initiator).slots;
-        slots[0].others().with_first().filter_map(move |slot| {
-            let kind = slots[slot].kind_for(me.cpu)?;
-            (!kind.is_flush()).then(|| (Place::in_slot(initiator, slot), kind))
-        })
+        Self::requests_in(slots, me, initiator, slots[0].slots_in_use())
+            .filter(|found| !found.kind.has(Kind::FLUSH))
     }
 
-    /// The oldest of `oldest` and the first functions that were left in the ring before `end`.
-    fn oldest_in_ring(
-        &self,
-        me: Here<'_, P>,
-        end: Ticket,
-        mut oldest: Option<Left>,
-    ) -> Option<Left> {
-        for ticket in me.ring.left_before(end).take(COMPARED) {
-            let read = self.ring_of(me.cpu).read(ticket, self.seat_of(me.cpu));
-            // It is ours until it is acknowledged.
-            if let Announcement::Ours(place) = read {
-                oldest = Some(self.older(oldest, place, self.slot_at(place).kind()));
-            }
-        }
-        oldest
-    }
-
-    /// The older of `one` and the function of this kind at `place`.
-    fn older(&self, one: Option<Left>, place: Place, kind: Kind) -> Left {
-        let number = self.slot_at(place).number();
+    /// The older of `one` and the function that was `found`, with its number.
+    fn older(&self, one: Option<(Number, Found)>, found: Found) -> (Number, Found) {
+        let number = self.slot_of(found).number();
         match one {
-            Some(one) if one.number.is_before(number) => one,
-            _ => Left {
-                place,
-                kind,
-                number,
-            },
+            Some(one) if one.0.is_before(number) => one,
+            _ => (number, found),
         }
     }
 
@@ -641,7 +553,9 @@ impl<P: Platform> Shootdown<P> {
         pace.served += 1;
         if self.platform.now_ns().saturating_sub(pace.since_ns) >= PATIENCE_NS {
             self.end_pace(me, pace);
-            self.serve_new_flushes(me);
+            if me.inbox.is_urgent() || self.is_broadcast_due(me.cpu, me.state, true) {
+                self.serve_flushes(me);
+            }
             *pace = self.begin_pace();
         }
     }

@@ -19,8 +19,11 @@
 //! * Targets acknowledge in a *leaf*, which eight neighbours share; the last of these clears the bits of all in the pending
 //!   set. (One line that 64 CPUs take from each other one after the other was two thirds of the whole time.)
 
-use crate::call::ring_entry::{Announcement, Entry, LEAVES, Leaf, Seat, Word, mates};
-use crate::call::{Number, Place, RequestRef, Ticket};
+use core::marker::PhantomData;
+
+use crate::call::{Number, RequestRef, Ticket};
+use crate::capacity::Capacity;
+use crate::cpu::CpuId;
 #[cfg(any(loom, feature = "sim"))]
 use crate::sync::OwnWord;
 #[cfg(all(feature = "sim", not(loom)))]
@@ -29,22 +32,94 @@ use crate::sync::{AtomicU64, Ordering, Padded, array_of, const_fn};
 
 /// Entries: more broadcasts at a time go through the inboxes. They bound what a CPU has to read that has slept for long.
 /// A power of two, so that tickets may go round.
-#[cfg(not(loom))]
-const LEN: usize = 4;
 /// Two keep the models small.
-#[cfg(loom)]
-const LEN: usize = 2;
+const LEN: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// Leaves of a group at most. The time of a broadcast grows with the CPUs of a leaf and with the number of leaves, which
+/// for 64 CPUs is the same. Two are all that models have CPUs for.
+const LEAVES: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Tickets that a responder looks at in one go: those whose interrupt it has taken are among as many.
 pub(crate) const MOST_READ: usize = 2 * LEN;
 
-/// Tries to claim an entry; each that fails means that another initiator has succeeded.
-const ATTEMPTS: usize = LEN;
+/// What the entry of a ticket says to one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Announcement {
+    /// There is none yet.
+    Nothing,
+    /// It is gone, and so are all before this ticket: their requests are complete.
+    Gone(Ticket),
+    /// A request that does not name the reader.
+    NotOurs,
+    /// The request of this initiator in this slot names the reader.
+    Ours(CpuId, usize),
+    /// Its initiator has not finished it, and has interrupted no CPU for it.
+    Incomplete,
+}
+
+/// What an entry's word says: ticket, initiator, slot, and how far the entry has come. Zero says that it was never used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Word(u64);
+
+impl Word {
+    const CLAIMED: u64 = 1;
+    const COMPLETE: u64 = 2;
+    const SLOT_SHIFT: u32 = 2;
+    const INITIATOR_SHIFT: u32 = 4;
+
+    #[inline]
+    fn claimed(ticket: Ticket, initiator: CpuId, slot: usize) -> Self {
+        Self(
+            ticket.bits()
+                | (initiator.index() as u64) << Self::INITIATOR_SHIFT
+                | (slot as u64) << Self::SLOT_SHIFT
+                | Self::CLAIMED,
+        )
+    }
+
+    #[inline]
+    fn complete(self) -> Self {
+        Self(self.0 ^ (Self::CLAIMED | Self::COMPLETE))
+    }
+
+    #[inline]
+    fn is_complete(self) -> bool {
+        self.0 & Self::COMPLETE != 0
+    }
+
+    /// `None` in an entry that was never used.
+    #[inline]
+    fn ticket(self) -> Option<Ticket> {
+        (self.0 != 0).then(|| Ticket::of_word(self.0))
+    }
+
+    #[inline]
+    fn place(self) -> (CpuId, usize) {
+        let initiator = (self.0 >> Self::INITIATOR_SHIFT) as usize % (1 << 12);
+        let slot = (self.0 >> Self::SLOT_SHIFT) as usize % (1 << 2);
+        (CpuId::from_index(initiator), slot)
+    }
+}
+
+/// Four of them lie in a line.
+#[derive(Debug)]
+#[repr(C, align(16))]
+struct Entry {
+    /// A [`Word`].
+    word: AtomicU64,
+    /// Which CPUs of the group.
+    targets: AtomicU64,
+}
+
+/// Those CPUs of a leaf that have not acknowledged.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Leaf(AtomicU64);
 
 /// The announcements for one group.
 #[derive(Debug)]
-pub struct Ring {
-    /// The first ticket that is free, or an earlier one.
+pub struct Ring<C> {
+    /// The first [`Ticket`] that is free, or an earlier one.
     next: Padded<AtomicU64>,
     entries: Padded<[Entry; LEN]>,
     leaves: Padded<[[Leaf; LEAVES]; LEN]>,
@@ -56,9 +131,10 @@ pub struct Ring {
     /// How many entries are not used.
     #[cfg(feature = "sim")]
     pub(crate) unused: OwnWord,
+    capacity: PhantomData<C>,
 }
 
-impl Ring {
+impl<C: Capacity> Ring<C> {
     const_fn! {
         pub(crate) fn new() -> Self {
             Self {
@@ -73,6 +149,7 @@ impl Ring {
                 is_used: OwnWord::new(),
                 #[cfg(feature = "sim")]
                 unused: OwnWord::new(),
+                capacity: PhantomData,
             }
         }
     }
@@ -99,7 +176,7 @@ impl Ring {
 
     #[inline]
     fn index(&self, ticket: Ticket) -> usize {
-        ticket.as_u64() as usize % self.len()
+        ticket.count() as usize % self.len()
     }
 
     #[inline]
@@ -107,16 +184,22 @@ impl Ring {
         &self.entries.0[self.index(ticket)]
     }
 
+    #[inline]
+    fn leaf_of(cpu: CpuId) -> usize {
+        cpu.index() % C::GROUP_CPUS / C::LEAF_CPUS
+    }
+
+    /// The CPUs of a leaf, as bits of their group.
+    #[inline]
+    fn mates(leaf: usize) -> u64 {
+        ((1 << C::LEAF_CPUS) - 1) << (leaf * C::LEAF_CPUS)
+    }
+
     /// The leaves of an entry that have targets in `targets`, and these.
-    fn leaves_of(
-        &self,
-        ticket: Ticket,
-        targets: u64,
-        leaf_cpus: usize,
-    ) -> impl Iterator<Item = (&Leaf, u64)> {
+    fn leaves_of(&self, ticket: Ticket, targets: u64) -> impl Iterator<Item = (&Leaf, u64)> {
         let leaves = self.leaves.0[self.index(ticket)].iter().enumerate();
         leaves
-            .map(move |(leaf, cell)| (cell, targets & mates(leaf, leaf_cpus)))
+            .map(move |(leaf, cell)| (cell, targets & Self::mates(leaf)))
             .filter(|(_, targets)| *targets != 0)
     }
 
@@ -124,41 +207,27 @@ impl Ring {
     #[inline]
     pub(crate) fn next(&self) -> Ticket {
         // ORDERING: Acquire keeps what makes the caller a target after it.
-        Ticket::from_u64(self.next.0.load(Ordering::Acquire))
+        Ticket::of_word(self.next.0.load(Ordering::Acquire))
     }
 
-    /// Uses `len` entries only; before the ring is used.
+    /// Begins with `ticket`, and uses `len` entries only; before the ring is used.
     #[cfg(feature = "sim")]
-    pub(crate) fn shorten(&self, len: usize) {
+    pub(crate) fn begin(&self, ticket: Ticket, len: usize) {
         assert!(
             len.is_power_of_two() && len <= LEN,
             "a ring of {len} entries"
         );
         self.unused.set((LEN - len) as u64);
+        self.next.0.store(ticket.bits(), Ordering::Relaxed);
     }
 
     /// The CPUs that have claimed an entry and not completed it.
     #[cfg(feature = "sim")]
-    pub(crate) fn claimants(&self) -> impl Iterator<Item = crate::cpu::CpuId> {
+    pub(crate) fn claimants(&self) -> impl Iterator<Item = CpuId> {
         let words = self.entries.0.iter();
         let words = words.map(|entry| Word(entry.word.load(Ordering::Relaxed)));
         let claimed = words.filter(|word| word.ticket().is_some() && !word.is_complete());
         claimed.map(|word| word.place().0)
-    }
-
-    /// Whether `request` is announced here.
-    #[cfg(feature = "sim")]
-    pub(crate) fn announces(&self, request: RequestRef) -> bool {
-        (0..self.len()).any(|index| {
-            let word = Word(self.entries.0[index].word.load(Ordering::Relaxed));
-            word.is_complete() && self.request(word, index) == request
-        })
-    }
-
-    /// Begins with `ticket`; before the ring is used.
-    #[cfg(feature = "sim")]
-    pub(crate) fn begin(&self, ticket: Ticket) {
-        self.next.0.store(ticket.as_u64(), Ordering::Relaxed);
     }
 
     /// Announces a published slot to those CPUs of the group whose bits are in `targets`; true if there was room.
@@ -169,7 +238,6 @@ impl Ring {
         &self,
         request: RequestRef,
         targets: u64,
-        leaf_cpus: usize,
         is_done: impl Fn(RequestRef) -> bool,
     ) -> bool {
         let Some((ticket, claimed)) = self.claim(request, is_done) else {
@@ -177,7 +245,7 @@ impl Ring {
         };
         let entry = self.entry(ticket);
         self.numbers.0[self.index(ticket)].store(request.number.bits(), Ordering::Relaxed);
-        for (leaf, targets) in self.leaves_of(ticket, targets, leaf_cpus) {
+        for (leaf, targets) in self.leaves_of(ticket, targets) {
             leaf.0.store(targets, Ordering::Relaxed);
         }
         // ORDERING: Release: a responder that sees these targets sees the claim too when it looks again; pairs with `read`.
@@ -195,8 +263,9 @@ impl Ring {
         is_done: impl Fn(RequestRef) -> bool,
     ) -> Option<(Ticket, Word)> {
         // ORDERING: Acquire: our entry brings those before it along, so that a responder that sees it looks past them; pairs with `advance`.
-        let mut ticket = Ticket::from_u64(self.next.0.load(Ordering::Acquire));
-        for _ in 0..ATTEMPTS {
+        let mut ticket = Ticket::of_word(self.next.0.load(Ordering::Acquire));
+        // Each try that fails means that another initiator has succeeded.
+        for _ in 0..LEN {
             let entry = self.entry(ticket);
             // ORDERING: Acquire sees the number of the request that lies there; pairs with the Release in `announce`.
             let seen = Word(entry.word.load(Ordering::Acquire));
@@ -229,17 +298,17 @@ impl Ring {
         // ORDERING: Release publishes the entries before `ticket` and its claim, Acquire those that are further; pairs with
         // itself and with the load in `claim`.
         let moved = self.next.0.compare_exchange(
-            ticket.as_u64(),
-            later.as_u64(),
+            ticket.bits(),
+            later.bits(),
             Ordering::AcqRel,
             Ordering::Acquire,
         );
-        moved.map_or_else(Ticket::from_u64, |_| later)
+        moved.map_or_else(Ticket::of_word, |_| later)
     }
 
-    /// What was announced to `seat` under `ticket`.
+    /// What was announced to `cpu` under `ticket`.
     #[inline]
-    pub(crate) fn read(&self, ticket: Ticket, seat: Seat) -> Announcement {
+    pub(crate) fn read(&self, ticket: Ticket, cpu: CpuId) -> Announcement {
         let entry = self.entry(ticket);
         // ORDERING: Acquire sees the slot behind the entry; pairs with the Releases in `announce`.
         let seen = Word(entry.word.load(Ordering::Acquire));
@@ -249,39 +318,35 @@ impl Ring {
         if lying != ticket {
             // Tickets are claimed in order, each when the request one lap before it was complete: so all requests up to
             // `lying - LEN` are.
-            return Announcement::Gone(lying.minus(self.len() as u64).plus(1));
+            return Announcement::Gone(lying.minus(self.len() as u64 - 1));
         }
         if !seen.is_complete() {
             return Announcement::Incomplete;
         }
         // ORDERING: Acquire: the targets of a later lap bring the claim of that lap along.
-        let is_ours = entry.targets.load(Ordering::Acquire) & seat.bit != 0;
+        let is_ours = entry.targets.load(Ordering::Acquire) & C::bit(cpu) != 0;
         if entry.word.load(Ordering::Relaxed) != seen.0 {
             Announcement::Gone(ticket.plus(1))
         } else if is_ours {
             let (initiator, slot) = seen.place();
-            let ticket = Some(ticket);
-            Announcement::Ours(Place {
-                initiator,
-                slot,
-                ticket,
-            })
+            Announcement::Ours(initiator, slot)
         } else {
             Announcement::NotOurs
         }
     }
 
-    /// The CPU at `seat` has done what was announced under `ticket`. When it is the last of its leaf, returns whom that was about,
+    /// `cpu` has done what was announced under `ticket`. When it is the last of its leaf, returns whom that was about,
     /// as bits of their group: the caller clears them in the pending set.
     #[must_use]
-    pub(crate) fn acknowledge(&self, ticket: Ticket, seat: Seat) -> Option<u64> {
-        let leaf = &self.leaves.0[self.index(ticket)][seat.leaf].0;
+    pub(crate) fn acknowledge(&self, ticket: Ticket, cpu: CpuId) -> Option<u64> {
+        let (leaf, bit) = (Self::leaf_of(cpu), C::bit(cpu));
+        let word = &self.leaves.0[self.index(ticket)][leaf].0;
         // ORDERING: Release publishes what we did to the last one, which acquires it and publishes it with the pending set.
         // As a locked operation it also orders an early acknowledgement before the flush that follows (T1).
-        let before = leaf.fetch_and(!seat.bit, Ordering::AcqRel);
+        let before = word.fetch_and(!bit, Ordering::AcqRel);
         // The entry is ours until the caller has cleared the bits.
-        (before == seat.bit)
-            .then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & seat.mates)
+        (before == bit)
+            .then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & Self::mates(leaf))
     }
 
     /// What is announced by `word`, which lies complete at `index`.
@@ -290,19 +355,29 @@ impl Ring {
         RequestRef {
             initiator,
             slot,
-            number: Number::from_header(self.numbers.0[index].load(Ordering::Relaxed)),
+            number: Number::of_word(self.numbers.0[index].load(Ordering::Relaxed)),
         }
+    }
+
+    /// At which index `request` is announced, for reports.
+    pub(crate) fn index_of(&self, request: RequestRef) -> Option<usize> {
+        (0..self.len()).find(|index| {
+            let word = Word(self.entries.0[*index].word.load(Ordering::Relaxed));
+            word.is_complete() && self.request(word, *index) == request
+        })
     }
 
     /// The CPUs that have not acknowledged `request`, as bits, as far as it is announced here: for reports.
     pub(crate) fn pending(&self, request: RequestRef) -> u64 {
-        let is_announced = |index: &usize| {
-            let word = Word(self.entries.0[*index].word.load(Ordering::Relaxed));
-            word.is_complete() && self.request(word, *index) == request
-        };
-        let index = (0..self.len()).find(is_announced);
-        let leaves = index.into_iter().flat_map(|index| &self.leaves.0[index]);
+        let index = self.index_of(request).into_iter();
+        let leaves = index.flat_map(|index| &self.leaves.0[index]);
         leaves.fold(0, |all, leaf| all | leaf.0.load(Ordering::Relaxed))
+    }
+
+    /// The CPUs that share the leaf of `cpu`, as bits of their group.
+    #[cfg(feature = "sim")]
+    pub(crate) fn mates_of(cpu: CpuId) -> u64 {
+        Self::mates(Self::leaf_of(cpu))
     }
 
     /// Whether something was announced under `ticket`; a hint.
@@ -313,11 +388,35 @@ impl Ring {
     }
 
     /// Asks for the lines that an announcement to `targets` will write next, by way of `prefetch`.
-    pub(crate) fn prefetch(&self, targets: u64, leaf_cpus: usize, prefetch: impl Fn(usize)) {
-        let ticket = Ticket::from_u64(self.next.0.load(Ordering::Relaxed));
+    pub(crate) fn prefetch(&self, targets: u64, prefetch: impl Fn(usize)) {
+        let ticket = Ticket::of_word(self.next.0.load(Ordering::Relaxed));
         prefetch(core::ptr::from_ref(self.entry(ticket)).addr());
-        for (leaf, _) in self.leaves_of(ticket, targets, leaf_cpus) {
+        for (leaf, _) in self.leaves_of(ticket, targets) {
             prefetch(core::ptr::from_ref(leaf).addr());
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Word;
+    use crate::call::{SLOTS, Ticket};
+    use crate::cpu::CpuId;
+
+    #[test]
+    fn a_word_keeps_the_largest_of_everything() {
+        let first = Ticket::of_word(0);
+        let last = first.minus(1);
+        for ticket in [first, first.plus(1), last] {
+            for place in [(0, SLOTS - 1), (4095, 0), (4095, SLOTS - 1)] {
+                let place = (CpuId::from_index(place.0), place.1);
+                let claimed = Word::claimed(ticket, place.0, place.1);
+                let complete = claimed.complete();
+                assert!(!claimed.is_complete() && complete.is_complete());
+                for word in [claimed, complete] {
+                    assert_eq!((word.ticket(), word.place()), (Some(ticket), place));
+                }
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ impl RingReader {
     /// Begins at `ticket`.
     #[inline]
     pub(crate) fn begin(&self, ticket: Ticket) {
-        self.next.set(ticket.as_u64());
+        self.next.set(ticket.bits());
         self.later.set(0);
         self.functions.set(0);
     }
@@ -40,12 +40,17 @@ impl RingReader {
         self.functions.get() != 0
     }
 
+    /// The bit of `ticket`, which [`next_from`](Self::next_from) returned.
+    #[inline]
+    fn bit(&self, ticket: Ticket) -> u64 {
+        let ahead = ticket.ahead_of(self.next()).unwrap_or(0);
+        1u64.checked_shl(ahead as u32).unwrap_or(0)
+    }
+
     /// `ticket`, which [`next_from`](Self::next_from) returned, is a function that cannot run now.
     #[inline]
     pub(crate) fn leave(&self, ticket: Ticket) {
-        let ahead = ticket.ahead_of(self.next()).unwrap_or(0);
-        let functions = self.functions.get() | 1u64.checked_shl(ahead as u32).unwrap_or(0);
-        self.functions.set(functions);
+        self.functions.set(self.functions.get() | self.bit(ticket));
     }
 
     /// The ticket behind the last that was left.
@@ -65,7 +70,7 @@ impl RingReader {
     /// The first ticket that was not read.
     #[inline]
     pub(crate) fn next(&self) -> Ticket {
-        Ticket::from_u64(self.next.get())
+        Ticket::of_word(self.next.get())
     }
 
     /// The first ticket from `ticket` on that was not read, and with `skip_functions` is not known to be one; `None` beyond what a
@@ -74,25 +79,21 @@ impl RingReader {
     pub(crate) fn next_from(&self, ticket: Ticket, skip_functions: bool) -> Option<Ticket> {
         let next = self.next();
         let ahead = u32::try_from(ticket.ahead_of(next).unwrap_or(0)).ok()?;
-        let left = if skip_functions {
-            self.functions.get()
-        } else {
-            0
-        };
-        let unread = u64::MAX.checked_shl(ahead)? & !(self.later.get() | left);
+        let mut unread = u64::MAX.checked_shl(ahead)? & !self.later.get();
+        if skip_functions {
+            unread &= !self.functions.get();
+        }
         (unread != 0).then(|| next.plus(u64::from(unread.trailing_zeros())))
     }
 
     /// `ticket`, which [`next_from`](Self::next_from) returned, has been read.
     #[inline]
     pub(crate) fn has_read(&self, ticket: Ticket) {
-        let next = self.next();
-        let ahead = ticket.ahead_of(next).unwrap_or(0);
-        let bit = 1u64.checked_shl(ahead as u32).unwrap_or(0);
+        let bit = self.bit(ticket);
         let later = self.later.get() | bit;
         self.later.set(later);
         self.functions.set(self.functions.get() & !bit);
-        self.skip_to(next.plus(u64::from(later.trailing_ones())));
+        self.skip_to(self.next().plus(u64::from(later.trailing_ones())));
     }
 
     /// All before `ticket` have been read, or need not be.
@@ -105,7 +106,7 @@ impl RingReader {
         for bits in [&self.later, &self.functions] {
             bits.set(bits.get().checked_shr(shift).unwrap_or(0));
         }
-        self.next.set(ticket.as_u64());
+        self.next.set(ticket.bits());
     }
 }
 
@@ -114,10 +115,14 @@ mod tests {
     use super::RingReader;
     use crate::call::Ticket;
 
+    fn ticket(number: u64) -> Ticket {
+        Ticket::of_word(0).plus(number)
+    }
+
     #[test]
     fn tickets_are_read_once_in_any_order_and_round_the_end() {
         for first in [0, u64::from(u32::MAX) - 2, (1 << 48) - 3] {
-            let first = Ticket::from_u64(first);
+            let first = ticket(first);
             let reader = RingReader::new();
             reader.begin(first);
             assert_eq!(reader.next_from(first, false), Some(first));
@@ -136,13 +141,13 @@ mod tests {
     #[test]
     fn a_reader_that_slept_for_long_skips_all_that_is_gone() {
         let reader = RingReader::new();
-        let far = Ticket::from_u64(1 << 33);
+        let far = ticket(1 << 33);
         assert_eq!(
             reader.next_from(far, false),
             None,
             "beyond what a ring can hold"
         );
-        reader.has_read(Ticket::from_u64(1));
+        reader.has_read(ticket(1));
         reader.skip_to(far);
         assert_eq!(reader.next_from(far, false), Some(far));
         assert_eq!(reader.next_from(far.plus(1), false), Some(far.plus(1)));

@@ -1,8 +1,7 @@
 //! Running a called function, and acknowledging a request.
 
-use crate::call::{Kind, Place, Request, Seat, Slot};
+use crate::call::{Found, Kind, Request, Slot};
 use crate::capacity::Capacity;
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
 use crate::memory::Here;
@@ -11,46 +10,36 @@ use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
 impl<P: Platform> Shootdown<P> {
-    /// Runs the function of `request`, which lies at this place, and acknowledges it. Interrupts are off.
+    /// Runs the function of `request`, which was `found` here, and acknowledges it. Interrupts are off.
     // Always: out of line it costs a call 30 instructions.
     #[inline(always)]
-    pub(super) fn run_and_acknowledge(
-        &self,
-        me: Here<'_, P>,
-        place: Place,
-        kind: Kind,
-        request: &Request,
-    ) {
+    pub(super) fn run_and_acknowledge(&self, me: Here<'_, P>, found: Found, request: &Request) {
         me.counters.shared_lines_read.add(1);
-        if kind.is_ack_first() {
-            self.acknowledge(me, place);
+        if found.kind.has(Kind::ACK_FIRST) {
+            self.acknowledge(me, found);
         }
-        self.run_request(me, place.initiator, request);
-        if !kind.is_ack_first() {
-            self.acknowledge(me, place);
+        let (cpu, initiator) = (me.cpu, found.initiator);
+        if let Some(run) = request.run {
+            self.platform
+                .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
+            self.enter(me, Entry::function(run), || {
+                // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
+                // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
+                unsafe { run(Some(&request.payload), cpu) };
+            });
+            self.platform
+                .on_trace(TraceEvent::FunctionFinished { cpu, initiator });
         }
-    }
-
-    #[inline]
-    fn run_request(&self, me: Here<'_, P>, initiator: CpuId, request: &Request) {
-        let (cpu, Some(run)) = (me.cpu, request.function()) else {
-            return;
-        };
-        self.platform
-            .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
-        self.enter(me, Entry::function(run), || {
-            // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
-            // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
-            unsafe { run(Some(&request.payload), cpu) };
-        });
-        self.platform
-            .on_trace(TraceEvent::FunctionFinished { cpu, initiator });
+        if !found.kind.has(Kind::ACK_FIRST) {
+            self.acknowledge(me, found);
+        }
     }
 
     /// Runs `function` here as a called function, under a name for the watchdog: interrupts are off, and it may not call others and wait.
     #[inline]
     pub(super) fn enter(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
-        me.phase.begin_function();
+        debug_assert!(!me.in_function.get());
+        me.in_function.set(true);
         let before = me.activity.begins(entry);
         // On top of borrowed memory.
         no_unwind(
@@ -58,42 +47,35 @@ impl<P: Platform> Shootdown<P> {
             function,
         );
         me.activity.begins(before);
+        me.in_function.set(false);
         // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
-        if me.phase.end_function() {
+        if me.came_again.get() {
+            me.came_again.set(false);
             self.interrupt_self(me);
         }
         me.counters.functions_run.add(1);
     }
 
     #[inline]
-    pub(crate) fn slot_at(&self, place: Place) -> &Slot<P::Cpus> {
-        &self.state(place.initiator).slots[place.slot]
-    }
-
-    /// Where `cpu` sits in its ring.
-    #[inline]
-    pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
-        let leaf_cpus = P::Cpus::LEAF_CPUS;
-        let leaf = cpu.index() % P::Cpus::GROUP_CPUS / leaf_cpus;
-        Seat::new(P::Cpus::bit(cpu), leaf, leaf_cpus)
+    pub(crate) fn slot_of(&self, found: Found) -> &Slot<P::Cpus> {
+        &self.state(found.initiator).slots[found.slot]
     }
 
     /// Tells the initiator that this CPU has done what it asked for.
     #[inline]
-    pub(crate) fn acknowledge(&self, me: Here<'_, P>, place: Place) {
-        let slot = self.slot_at(place);
-        match place.ticket.filter(|_| Self::HAS_RINGS) {
-            None => slot.acknowledge(me.cpu),
+    pub(crate) fn acknowledge(&self, me: Here<'_, P>, found: Found) {
+        let (slot, group) = (self.slot_of(found), P::Cpus::group(me.cpu));
+        match found.ticket.filter(|_| Self::HAS_RINGS) {
+            None => slot.acknowledge(group, P::Cpus::bit(me.cpu)),
             Some(ticket) => {
-                let ring = self.ring_of(me.cpu);
-                if let Some(all) = ring.acknowledge(ticket, self.seat_of(me.cpu)) {
-                    slot.acknowledge_all(P::Cpus::group(me.cpu), all);
+                if let Some(all) = self.rings()[group].acknowledge(ticket, me.cpu) {
+                    slot.acknowledge(group, all);
                 }
             }
         }
         self.platform.on_trace(TraceEvent::Acknowledged {
             cpu: me.cpu,
-            initiator: place.initiator,
+            initiator: found.initiator,
         });
     }
 }

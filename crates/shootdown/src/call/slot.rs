@@ -12,9 +12,13 @@
 //! A waiter remembers the number: its request is complete when the set is empty *or* the slot has another
 //! number, because a slot is refilled only after its set was empty. So nobody has to give a slot
 //! back, a leaked ticket leaks nothing, and a waiter never waits for a later request (I11).
+//!
+//! With one group the pending set is one word. With several, a word of its own says which groups have targets left: so one load says whether the
+//! request is complete, and a request to one CPU costs the same however many CPUs the engine is built for. A group's bit is set
+//! before the bits of its CPUs, and cleared by the CPU that clears the last of these.
 
-use crate::call::pending::PendingSet;
-use crate::call::{Kind, Number, OtherSlots, Payload, Request};
+use crate::atomic_mask::AtomicCpuMask;
+use crate::call::{Kind, Number, Payload, Request};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
@@ -23,13 +27,24 @@ use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Slot<C: Capacity> {
-    /// [`Number`] in the upper 56 bits, [`OtherSlots`] (first slot only) in three, [`Kind`] in five.
+    /// [`Number`] in the upper 56 bits, then three bits for the [slots in use](Self::slots_in_use) (in the first slot only), then [`Kind`] in five.
     header: AtomicU64,
     request: PlainCell<Request>,
     /// The groups that find a broadcast in their inboxes, because their ring was full; where there are several groups.
     outside_rings: C::Wide,
-    pending: PendingSet<C>,
+    /// The groups that have targets left, where there are several groups.
+    pending_groups: C::Wide,
+    /// The targets that have still to acknowledge.
+    pending: AtomicCpuMask<C>,
 }
+
+/// What [`Slot::slots_in_use`] says where only the first may hold a request.
+pub(crate) const FIRST_ONLY: u64 = 1;
+
+/// Slot `index`, which is not the first, stands in the first one's header as `1 << index << IN_USE_SHIFT`.
+const IN_USE_SHIFT: u32 = 4;
+/// The bits of a header that stand for slots. The first slot needs none, and its bit would be one of the [`Kind`].
+const IN_USE: u64 = 0b1110 << IN_USE_SHIFT;
 
 impl<C: Capacity> Slot<C> {
     const_fn! {
@@ -41,30 +56,42 @@ impl<C: Capacity> Slot<C> {
                 outside_rings: C::WIDE_ZERO,
                 #[cfg(loom)]
                 outside_rings: crate::capacity::Array::of(|| AtomicU64::new(0)),
-                pending: PendingSet::new(),
+                #[cfg(not(loom))]
+                pending_groups: C::WIDE_ZERO,
+                #[cfg(loom)]
+                pending_groups: crate::capacity::Array::of(|| AtomicU64::new(0)),
+                pending: AtomicCpuMask::new(),
             }
         }
     }
 
     /// Counts on from this number; before the slot is used.
     #[cfg(feature = "sim")]
-    pub(crate) fn begin(&self, number: u64) {
-        // Where `Number` has it.
-        self.header.store(number << 8, Ordering::Relaxed);
+    pub(crate) fn begin(&self, number: Number) {
+        self.header.store(number.bits(), Ordering::Relaxed);
     }
 
     /// The line that a target writes (in a slot for up to 64 CPUs the only one), or the initiator for it.
     pub(crate) fn line_of(&self, target: CpuId) -> usize {
-        self.pending.line_of(target)
+        self.pending.address_of(target)
     }
 
-    /// Whether the slot's own CPU may fill it.
+    fn pending_groups(&self) -> Option<&AtomicU64> {
+        self.pending_groups.as_ref().first()
+    }
+
+    /// Whether the slot's own CPU may fill it: all targets have acknowledged.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.pending.is_empty()
+        // ORDERING: acquires what every target did before it acknowledged; pairs with `acknowledge`.
+        match self.pending_groups() {
+            Some(groups) => groups.load(Ordering::Acquire) == 0,
+            None => self.pending.is_empty(Ordering::Acquire),
+        }
     }
 
-    /// Fills the slot and names its targets, as one word for each group that has some; returns the request's number.
+    /// Fills the slot and names its targets, as one word for each group that has some; returns the request's number. The header of the first slot
+    /// says which other slots are `in_use`.
     ///
     /// # Safety
     /// 1. The caller runs on the slot's CPU with interrupts off, and saw [`is_free`](Self::is_free) since.
@@ -74,52 +101,58 @@ impl<C: Capacity> Slot<C> {
         request: Request,
         targets: impl Iterator<Item = (usize, u64)> + Clone,
         now_ns: Option<u64>,
-        others: OtherSlots,
+        in_use: u64,
     ) -> Number {
-        let last = Number::from_header(self.header.load(Ordering::Relaxed));
-        let number = last.next(now_ns);
+        let number = self.number().next(now_ns);
+        let header = number.bits() | in_use << IN_USE_SHIFT | kind.bits();
         // ORDERING: Release carries the acknowledgements that `is_free` acquired on to a waiter of the
         // previous request that sees only the new number; pairs with `is_done`.
-        self.header.store(
-            number.bits() | others.bits() | kind.bits(),
-            Ordering::Release,
-        );
+        self.header.store(header, Ordering::Release);
         if let Some(outside) = self.outside_rings.as_ref().first() {
             // ORDERING: Release: a responder that sees this word sees the header before it; pairs with `kind_for`.
             outside.store(0, Ordering::Release);
         }
         // SAFETY: duty 1: targets read only while named in `pending`, which is empty, and nobody else writes.
         unsafe { self.request.write(request) };
-        self.pending.name(targets);
+        if let Some(groups) = self.pending_groups() {
+            let all = targets.clone().fold(0, |all, (group, _)| all | 1 << group);
+            // A target that finds its bit below sees this too, and clears its group's bit afterwards.
+            groups.store(all, Ordering::Relaxed);
+        }
+        for (group, word) in targets {
+            // ORDERING: publishes header and contents of the slot; pairs with `kind_for`, also for a
+            // responder that looks here because of another slot's inbox bit.
+            self.pending.group(group).store(word, Ordering::Release);
+        }
         number
     }
 
     /// Says in the first slot that slot `index` holds a request. Its own CPU calls this, before it announces that request.
     pub(crate) fn note_other(&self, index: usize) {
-        let mut other = OtherSlots::NONE;
-        other.add(index);
         let header = self.header.load(Ordering::Relaxed);
-        if header & other.bits() == 0 {
+        let noted = header | 1 << index << IN_USE_SHIFT;
+        if noted != header {
             // ORDERING: as in `publish`: a task that waits for an earlier request here may learn of its end by this store.
-            self.header.store(header | other.bits(), Ordering::Release);
+            self.header.store(noted, Ordering::Release);
         }
     }
 
-    /// Which other slots a responder has to look at; those that were announced to it are among them.
+    /// Which of its CPU's slots a responder has to look at, as bits. The first slot's header says it, so that a responder, which reads that
+    /// anyway, need not fetch the others' lines to find them empty; those that were announced to it are among them.
     #[inline]
-    pub(crate) fn others(&self) -> OtherSlots {
-        OtherSlots::from_header(self.header.load(Ordering::Relaxed))
+    pub(crate) fn slots_in_use(&self) -> u64 {
+        FIRST_ONLY | (self.header.load(Ordering::Relaxed) & IN_USE) >> IN_USE_SHIFT
     }
 
     /// The number of the request that was published last: for its age, and for reports.
     #[inline]
     pub(crate) fn number(&self) -> Number {
-        Number::from_header(self.header.load(Ordering::Relaxed))
+        Number::of_word(self.header.load(Ordering::Relaxed))
     }
 
     /// The targets of a group that have still to acknowledge, for reports.
     pub(crate) fn pending(&self, group: usize) -> u64 {
-        self.pending.of_group(group)
+        self.pending.group(group).load(Ordering::Relaxed)
     }
 
     /// A copy of the contents.
@@ -141,16 +174,17 @@ impl<C: Capacity> Slot<C> {
         // ORDERING: Acquire: a bit of an earlier request, which another CPU cleared for the whole leaf, cannot be seen after the
         // header of a later one; pairs with `publish`, which acquired the clearing.
         let header = self.header.load(Ordering::Acquire);
-        if !self.pending.contains(target) {
+        // ORDERING: Acquire: what the initiator wrote before it named the target; pairs with `publish`.
+        if !self.pending.contains(target, Ordering::Acquire) {
             return None;
         }
-        let kind = Kind::from_header(header);
-        if kind.is_broadcast() && !self.is_outside_ring(C::group(target)) {
+        let kind = Kind::of_header(header);
+        if kind.has(Kind::BROADCAST) && !self.is_outside_ring(C::group(target)) {
             return None;
         }
         let again = self.header.load(Ordering::Relaxed);
         // If another request has come between, it is announced after this.
-        let is_same = (header ^ again) & !OtherSlots::MASK == 0;
+        let is_same = (header ^ again) & !IN_USE == 0;
         is_same.then_some(kind)
     }
 
@@ -165,7 +199,7 @@ impl<C: Capacity> Slot<C> {
     /// The kind of the request, which names the running CPU: the ring said so, and it has not acknowledged.
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
-        Kind::from_header(self.header.load(Ordering::Relaxed))
+        Kind::of_header(self.header.load(Ordering::Relaxed))
     }
 
     /// Has the targets of `group` find a broadcast in their inboxes. Its own CPU calls this, before it
@@ -178,8 +212,7 @@ impl<C: Capacity> Slot<C> {
                 outside.store(groups, Ordering::Release);
             }
             None => {
-                let header = self.header.load(Ordering::Relaxed);
-                let kept = header & !u64::from(Kind::BROADCAST);
+                let kept = self.header.load(Ordering::Relaxed) & !Kind::BROADCAST.bits();
                 // ORDERING: as in `note_other`.
                 self.header.store(kept, Ordering::Release);
             }
@@ -188,26 +221,32 @@ impl<C: Capacity> Slot<C> {
 
     /// Whether the request, a broadcast or not, is to be found in the ring of `group`; for reports.
     pub(crate) fn is_in_ring_of(&self, group: usize) -> bool {
-        self.kind().is_broadcast() && !self.is_outside_ring(group)
+        self.kind().has(Kind::BROADCAST) && !self.is_outside_ring(group)
     }
 
-    /// Clears the bit of `target`; only `target` itself calls this (I6), and only when the request was not broadcast to it.
+    /// Clears the bits `targets` of a group; only these CPUs do (I6), each its own, or the last of their leaf for all of them.
     #[inline]
-    pub(crate) fn acknowledge(&self, target: CpuId) {
-        self.pending.remove(C::group(target), C::bit(target));
-    }
-
-    /// Clears the bits `targets` of `group`, which have all done it. The last of them calls this.
-    pub(crate) fn acknowledge_all(&self, group: usize, targets: u64) {
-        self.pending.remove(group, targets);
+    pub(crate) fn acknowledge(&self, group: usize, targets: u64) {
+        let word = self.pending.group(group);
+        // ORDERING: Release publishes what the targets did (and that their copies are complete), Acquire what the others of the
+        // group did, for the group's bit; pairs with `is_free`. As a locked operation it also orders an early
+        // acknowledgement before the flush that follows (T1).
+        let before = word.fetch_and(!targets, Ordering::AcqRel);
+        if before & !targets != 0 {
+            return;
+        }
+        if let Some(groups) = self.pending_groups() {
+            // ORDERING: Release: as above, for the whole group; pairs with `is_free`.
+            groups.fetch_and(!(1 << group), Ordering::Release);
+        }
     }
 
     /// Whether request `number` of this slot is complete.
     #[inline]
     pub(crate) fn is_done(&self, number: Number) -> bool {
-        self.pending.is_empty()
+        self.is_free()
             // ORDERING: acquires the acknowledgements through the later request's header; pairs with `publish`.
-            || Number::from_header(self.header.load(Ordering::Acquire)) != number
+            || Number::of_word(self.header.load(Ordering::Acquire)) != number
     }
 }
 
@@ -242,7 +281,7 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod models {
-    use super::{OtherSlots, Slot};
+    use super::Slot;
     use crate::call::{Kind, Payload, Request};
     use crate::cpu::CpuId;
     use loom::sync::Arc;
@@ -256,10 +295,10 @@ mod models {
             let slot = Arc::new(Slot::<crate::Cpus<5>>::new());
             let publish = |lane: u64| {
                 let request = Request::data(Payload::EMPTY);
-                let kind = Kind::CALL.broadcast();
+                let kind = Kind::BROADCAST;
                 let targets = [(GROUP, 1 << lane)].into_iter();
                 // SAFETY: 1. this thread is the slot's CPU, and the slot is free.
-                unsafe { slot.publish(kind, request, targets, None, OtherSlots::NONE) };
+                unsafe { slot.publish(kind, request, targets, None, 0) };
             };
             publish(0);
             let looks = {
@@ -267,7 +306,7 @@ mod models {
                 loom::thread::spawn(move || slot.kind_for(CpuId::new(2)))
             };
             // The last of its leaf.
-            slot.acknowledge_all(GROUP, 1);
+            slot.acknowledge(GROUP, 1);
             publish(1);
             slot.leave_ring(GROUP);
             let found = looks.join().unwrap();

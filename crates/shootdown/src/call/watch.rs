@@ -234,7 +234,7 @@ impl<P: Platform> Shootdown<P> {
         let request = RequestRef {
             initiator: CpuId::from_index(place / SLOTS),
             slot: place % SLOTS,
-            number: Number::from_header(lookout.number.get()),
+            number: Number::of_word(lookout.number.get()),
         };
         let mut stall = None;
         if lookout.since_ns.get() != 0 && !self.is_done(request) {

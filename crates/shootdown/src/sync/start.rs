@@ -1,6 +1,6 @@
 //! Beginning in the middle of a long life, for the simulator.
 
-use crate::call::Ticket;
+use crate::call::{Number, Ticket};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 
@@ -19,11 +19,10 @@ impl<P: Platform> Shootdown<P> {
     /// Has counts begin as after a long life, and rings be shorter; before the engine is used.
     pub fn begin_at(&self, start: &Start) {
         for ring in self.rings() {
-            ring.shorten(start.ring_len);
-            ring.begin(Ticket::from_u64(start.ticket));
+            ring.begin(Ticket::of_word(0).plus(start.ticket), start.ring_len);
         }
         for slot in self.states().flat_map(|(_, memory)| &memory.slots) {
-            slot.begin(start.number);
+            slot.begin(Number::of_word(0).plus(start.number));
         }
     }
 }

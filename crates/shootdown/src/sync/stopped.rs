@@ -64,7 +64,7 @@ impl<P: Platform> Shootdown<P> {
             let is_listed = self.states().any(|(_, state)| state.posted.0.has(address));
             // Others are through with what they have taken, but for what waits behind a function of theirs.
             let is_taken = self.states().any(|(cpu, state)| {
-                (cpu == stopped || state.phase.is_function())
+                (cpu == stopped || state.in_function.get())
                     && state.taken_links.have(address, mark, cpu)
             });
             match (is_listed, is_taken) {
@@ -91,16 +91,16 @@ impl<P: Platform> Shootdown<P> {
                 continue;
             }
             let ring = &self.rings()[group];
-            if slot.is_in_ring_of(group) && ring.announces(request) {
+            if slot.is_in_ring_of(group) && ring.index_of(request).is_some() {
                 // Those of a leaf are cleared together.
-                if ring.pending(request) & self.seat_of(target).mates() == 0 {
+                if ring.pending(request) & Ring::<P::Cpus>::mates_of(target) == 0 {
                     found(Unfinished::Leaf);
                 }
             } else if state.inbox.has(request.initiator) {
                 found(Unfinished::Inbox);
             } else {
                 // Its function may be the one that runs.
-                let is_kept = state.taken.has(request.initiator) || state.phase.is_function();
+                let is_kept = state.taken.has(request.initiator) || state.in_function.get();
                 if !is_kept {
                     return Err("a request that a CPU has not done is nowhere");
                 }

@@ -3,7 +3,7 @@
 //! Order (I1): the host has changed its page tables; bump the generation; full barrier; read the set of CPUs;
 //! send; flush here while they work; wait.
 
-use crate::call::{FreeSlot, Kind, Payload, Request, Targets, WaitsFor};
+use crate::call::{FreeSlot, Kind, Payload, Request, WaitsFor};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
@@ -195,18 +195,18 @@ impl<P: Platform> Shootdown<P> {
         let here = slot.here;
         let mut kind = Kind::FLUSH;
         if policy.acknowledges_early() && request.allows_early_ack() {
-            kind = kind.ack_first();
+            kind = kind.with(Kind::ACK_FIRST);
         }
         let mut payload = Payload::EMPTY;
         if policy.is_inline() {
             payload = Payload::of(request);
         } else {
-            kind = kind.indirect();
+            kind = kind.with(Kind::INDIRECT);
             let beside = &here.indirect[slot.index].0;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
             unsafe { beside.write(request) };
         }
-        let published = self.publish(slot, kind, Request::data(payload), Targets::OwnSet);
+        let published = self.publish(slot, kind, Request::data(payload), None);
         let is_concurrent = policy.is_concurrent();
         let local_due = (!is_concurrent).then_some(request);
         let ticket = FlushTicket::new(self, Some(published), local_due, preempt);

@@ -95,7 +95,7 @@ impl<C: Capacity> GuestSpace<C> {
             "{me} is in a guest already"
         );
         assert!(
-            !here.phase.is_function() && !here.inbox.is_held(me),
+            !here.in_function.get() && !here.inbox.is_held(me),
             "{me} enters a guest where no interrupt would end it: inside a called function, or polling"
         );
         if !self.visited.0.contains(me, Ordering::Relaxed) {

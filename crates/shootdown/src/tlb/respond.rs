@@ -1,6 +1,6 @@
 //! What a flush does on a CPU, its initiator's own too; and the responder's acknowledgement.
 
-use crate::call::{Kind, Place};
+use crate::call::{Found, Kind};
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
 use crate::memory::Here;
@@ -31,15 +31,15 @@ enum Extent {
 }
 
 impl<P: Platform> Shootdown<P> {
-    /// Serves one flush request of this kind. Interrupts are off.
+    /// Serves a flush request. Interrupts are off.
     ///
     /// # Safety
     /// 1. The request names this CPU, which has not acknowledged it.
-    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, P>, place: Place, kind: Kind) {
+    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, P>, found: Found) {
         // SAFETY: duty 1.
-        let flush = unsafe { self.read_flush(place, kind) };
+        let flush = unsafe { self.read_flush(found) };
         let early = me.early_acks.get();
-        if kind.is_ack_first() && early < MOST_EARLY_ACKS {
+        if found.kind.has(Kind::ACK_FIRST) && early < MOST_EARLY_ACKS {
             // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
             // NMI-like contexts ask `UserMemory::access_ok`.
             me.early_acks.set(early + 1);
@@ -48,7 +48,7 @@ impl<P: Platform> Shootdown<P> {
             me.tlb.owes_flush.set(true);
             // Whoever asked for the flush gives frames away that this CPU uses until it is done.
             no_unwind("a responder unwound that owes a flush", || {
-                self.acknowledge(me, place);
+                self.acknowledge(me, found);
                 if is_due {
                     self.flush_change(me, &flush, Role::Responder);
                 }
@@ -57,23 +57,23 @@ impl<P: Platform> Shootdown<P> {
             me.counters.early_acks.add(1);
         } else {
             self.flush_here(me, &flush, Role::Responder);
-            self.acknowledge(me, place);
+            self.acknowledge(me, found);
         }
         // Behind the acknowledgement, for which the stores before it have to be done: the initiator waits for it.
-        let beside = u64::from(kind.is_indirect());
+        let beside = u64::from(found.kind.has(Kind::INDIRECT));
         me.counters.shared_lines_read.add(1 + beside);
     }
 
-    /// What a flush request of this kind asks for.
+    /// What a flush request asks for.
     ///
     /// # Safety
     /// 1. As [`serve_flush`](Self::serve_flush).
     #[inline(always)]
-    unsafe fn read_flush(&self, place: Place, kind: Kind) -> FlushRequest {
+    unsafe fn read_flush(&self, found: Found) -> FlushRequest {
         // SAFETY: duty 1.
-        let request = unsafe { self.slot_at(place).contents() };
-        if kind.is_indirect() {
-            let beside = &self.state(place.initiator).indirect[place.slot].0;
+        let request = unsafe { self.slot_of(found).contents() };
+        if found.kind.has(Kind::INDIRECT) {
+            let beside = &self.state(found.initiator).indirect[found.slot].0;
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
             unsafe { beside.read() }
         } else {
