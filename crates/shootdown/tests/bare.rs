@@ -158,3 +158,16 @@ fn tags_without_the_instruction_are_flushed_by_interrupts() {
     assert_eq!((stats.tags_globalized, stats.flushes_everywhere), (2, 0));
     leave(engine, &space);
 }
+
+/// So that a `static` of it lies in `.bss`.
+#[test]
+#[cfg_attr(miri, ignore = "it reads padding, too")]
+fn the_memory_of_a_cpu_is_zero_at_the_start() {
+    static MEMORY: CpuMemory<Bare> = CpuMemory::new();
+    let first = (&raw const MEMORY).cast::<u8>();
+    for offset in 0..size_of_val(&MEMORY) {
+        // SAFETY: it lies in the static, which nobody uses. The linker has given each byte a value.
+        let byte = unsafe { first.add(offset).read_volatile() };
+        assert_eq!(byte, 0, "at {offset}");
+    }
+}

@@ -30,14 +30,14 @@ pub(super) struct Link {
     pub(super) mark: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
-    /// Runs what this is a part of.
-    pub(super) run: unsafe fn(NonNull<Link>, CpuId),
+    /// Runs the [`CallData`] that this is a part of; none for a CPU's own post, so that its memory is zero at the start.
+    pub(super) run: Option<unsafe fn(NonNull<Link>, CpuId)>,
 }
 
 impl Link {
     const_fn! {
         /// One that is on no list.
-        pub(super) fn new(run: unsafe fn(NonNull<Self>, CpuId)) -> Self {
+        pub(super) fn new(run: Option<unsafe fn(NonNull<Self>, CpuId)>) -> Self {
             Self { mark: AtomicU64::new(0), next: PlainCell::new(0), run }
         }
     }
@@ -74,7 +74,7 @@ impl<F: Fn(CpuId) + Sync> CallData<F> {
                 let data = unsafe { link.cast::<CallData<F>>().as_ref() };
                 (data.function)(cpu);
             }
-            Self { link: Link::new(run::<F>), function }
+            Self { link: Link::new(Some(run::<F>)), function }
         }
     }
 }
@@ -89,24 +89,27 @@ pub(crate) struct OwnPosts([OwnPost; SLOTS - 1]);
 /// One of them.
 pub(super) type OwnPost = CallData<PlainCell<Request>>;
 
+/// Runs a function that its CPU has posted to itself.
+///
+/// # Safety
+/// 1. The link is that of an [`OwnPost`] of this CPU, which holds interrupts off.
+pub(super) unsafe fn run_own(link: NonNull<Link>, cpu: CpuId) {
+    // SAFETY: duty 1, and it is the first field.
+    let post = unsafe { link.cast::<OwnPost>().as_ref() };
+    // A copy: the function may post to this CPU again.
+    // SAFETY: 1. only this CPU writes there, where it posts.
+    let request = unsafe { post.function.read() };
+    if let Some(run) = request.run {
+        // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
+        unsafe { run(Some(&request.payload), cpu) };
+    }
+}
+
 impl OwnPosts {
     const_fn! {
         pub(crate) fn new() -> Self {
-            /// # Safety
-            /// 1. The link is that of an [`OwnPost`] of this CPU, which holds interrupts off.
-            unsafe fn run(link: NonNull<Link>, cpu: CpuId) {
-                // SAFETY: duty 1, and it is the first field.
-                let post = unsafe { link.cast::<OwnPost>().as_ref() };
-                // A copy: the function may post to this CPU again.
-                // SAFETY: 1. only this CPU writes there, where it posts.
-                let request = unsafe { post.function.read() };
-                if let Some(run) = request.run {
-                    // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
-                    unsafe { run(Some(&request.payload), cpu) };
-                }
-            }
             const EMPTY: Request = Request::data(Payload::EMPTY);
-            Self(array_of!(CallData { link: Link::new(run), function: PlainCell::new(EMPTY) }; SLOTS - 1))
+            Self(array_of!(CallData { link: Link::new(None), function: PlainCell::new(EMPTY) }; SLOTS - 1))
         }
     }
 
@@ -165,7 +168,7 @@ impl PostedList {
     }
 
     /// The platform has accepted the interrupt for what its own CPU pushed last. On that CPU.
-    pub(super) fn is_sent(&self) {
+    pub(super) fn note_sent(&self) {
         // Relaxed: nothing is published. An exchange, so that `take` still pairs with the `push` before it.
         self.0.fetch_and(!UNSENT, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use crate::call::data::{Link, OwnPost, pointer};
+use crate::call::data::{Link, OwnPost, pointer, run_own};
 use crate::call::{CallData, Request};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -92,7 +92,7 @@ impl<P: Platform> Shootdown<P> {
         if !is_own {
             self.interrupt_one(here, target);
         } else if self.interrupt_self(here) {
-            list.is_sent();
+            list.note_sent();
         }
     }
 
@@ -111,8 +111,8 @@ impl<P: Platform> Shootdown<P> {
             // ORDERING: Release: we have read the link; pairs with `post_data`.
             cell.mark.swap(0, Ordering::Release);
             self.enter(me, Entry::POSTED, || {
-                // SAFETY: 1. the link was pushed as a part of what `run` runs, which lives as long as the list.
-                unsafe { (cell.run)(link, me.cpu) };
+                // SAFETY: 1. the link was pushed as a part of what this runs, which lives as long as the list.
+                unsafe { cell.run.unwrap_or(run_own)(link, me.cpu) };
             });
             if next.is_some() {
                 // The list may be long, and a flush must not wait for all of it.
