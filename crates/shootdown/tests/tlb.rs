@@ -758,6 +758,31 @@ fn acknowledged_flushes_are_done_before_a_cpu_goes_on() {
     }
 }
 
+#[test]
+fn a_function_that_polls_is_not_the_interrupted_task() {
+    let (machine, puppet) = with_puppet::<8>();
+    let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
+    let submit = move |initiator| {
+        puppet.as_cpu(initiator, || {
+            let ticket = machine.submit_flush(space, pages(0, 1), FreedTables::No);
+            std::mem::forget(ticket);
+        });
+    };
+    // Each function polls between two flushes, so there is always one when the handler ends.
+    for turn in 0..65 {
+        puppet.as_cpu(4, || {
+            let polls = move |_| {
+                submit(2 + turn % 2);
+                machine.poll();
+                submit(2 + turn % 2);
+            };
+            machine.try_post(&CpuMask::only(cpu(1)), polls).unwrap();
+        });
+        puppet.as_cpu(5, || puppet.deliver(1));
+    }
+    assert_eq!(machine.watch().stats(cpu(1)).early_acks, 64);
+}
+
 /// Of the flushes that come before the interrupted task could go on, 64 are acknowledged before they are done; the others' initiators wait.
 #[test]
 fn who_keeps_a_task_from_going_on_waits() {

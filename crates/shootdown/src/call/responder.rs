@@ -2,31 +2,33 @@
 //!
 //! It neither allocates, locks nor logs, it panics at a mistake of the host's only, and every loop here has a bound (I9). Flushes come before functions; those that
 //! arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`]). Functions that arrive then wait for the next interrupt. Each responder begins with the
-//! initiator that follows it, so low CPU numbers have no advantage.
+//! group of its own number, and in a group with the initiator that follows it, so low CPU numbers have no advantage.
 //!
 //! # States
 //!
-//! Each request that names this CPU is in one of these places, until this CPU clears its bit in the pending set. (An initiator that has come alone is looked at before it would
-//! be put into `taken`.)
+//! Each request that was announced to this CPU is in one of these places until this CPU begins to serve it. (An initiator that has come alone is served before it would
+//! be put into `taken`: nothing waits behind it.)
 //!
 //! | place | what lies there | leaves it by |
 //! |---|---|---|
 //! | inbox | bits of initiators that have announced a request | `take_and_serve`, to `taken`; `take_flushes`, which puts back who has functions |
-//! | `taken` | initiators whose requests have still to be looked at, or whose functions wait for their turn | `look_at`, which serves them or leaves them; `run_oldest` |
+//! | `taken` | initiators whose requests have still to be looked at, or whose functions wait for their turn | `serve_initiator`, which serves them or leaves them; `run_oldest` |
 //! | ring, not read | announcements from `ring.next()` on | `read_ring`, which serves them or leaves them |
 //! | ring, left | functions that were read, and wait for their turn | `run_oldest`, `read_ring` |
-//! | posted list | call data | `run_posted` |
+//! | posted list, then `TakenLinks` | call data | `run_posted` |
 //!
-//! What an interrupt or a poll may serve depends on what the CPU does, which three flags of its own say (`in_function`, `came_again`, `is_unsearched`):
+//! What an interrupt or a poll may serve depends on what the CPU does:
 //!
 //! | state | from | to | interrupt | `poll`, wait for a flush | wait for a function |
 //! |---|---|---|---|---|---|
 //! | at rest | | function, by `enter` | everything | flushes | everything |
-//! | function | at rest | at rest, when it returns | flushes, and *again* | flushes | panics |
-//! | unsearched, beside either | the inbox was emptied, and initiators are in `taken` that nobody has looked at | `search_taken`, or all have been looked at | flushes of `taken` too | the same | |
+//! | function (`in_function`) | at rest | at rest, when it returns | flushes, and sets `came_again` | flushes | panics |
 //!
-//! *Again*: when the function returns, this CPU interrupts itself for what was found meanwhile, so that no function runs under the locks of another one's
-//! caller (I7).
+//! An interrupt comes inside a function where that turns interrupts on, or where the CPU calls itself. `came_again`: when the function returns, this CPU interrupts itself for
+//! what was found meanwhile, so that no function runs under the locks of another one's caller (I7).
+//!
+//! A flag beside it, `is_unsearched`: the inbox was emptied, and nobody has looked yet for flushes of those in `taken`. `take_and_serve` sets it; `serve_taken_flushes`, and the end
+//! of `take_and_serve`, clear it. As long as it is set, whoever serves flushes serves those of `taken`, too.
 //!
 //! # One interrupt, at rest
 //!
@@ -34,8 +36,8 @@
 //! take_and_serve
 //!   read_ring: flushes
 //!   the inbox is emptied
-//!     one initiator: look_at: flushes, and its function if it is short
-//!     several: [search_taken: flushes, if the hint says that there are any] -> look_at each
+//!     one initiator: serve_initiator: flushes, and its function if none of this CPU's were slow lately
+//!     several: [serve_taken_flushes, if the hint says that there are any] -> serve_initiator each
 //!   read_ring: functions
 //! run_in_turn: what was left, the oldest first
 //! run_posted
@@ -62,12 +64,12 @@ const COMPARED: usize = if cfg!(loom) { 2 } else { 16 };
 /// Set in `served_slot` if the request to this CPU alone before was in the same slot. A slot is a line, so its address has no such bit.
 const SERVED_AGAIN: u64 = 1;
 
-/// What a look serves; the rest is left where it is.
+/// What is served; the rest is left where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Serve {
     /// Flushes.
     Flushes,
-    /// Functions too, but for those that wait for their turn.
+    /// Functions too, but where functions were slow lately, or their initiator has several requests: there they wait for their turn.
     Short,
     /// Functions too, whether they wait for their turn or not.
     All,
@@ -76,7 +78,7 @@ enum Serve {
 /// So many ns a responder goes on before it looks for flushes.
 const PATIENCE_NS: u64 = 4_000;
 
-/// A function that takes so many ns is slow. In storms short ones take several microseconds each, since all wait for the same lines.
+/// Where functions take so many ns in the mean of a stretch, they are slow. In storms short ones take several microseconds each, since all wait for the same lines.
 const SLOW_NS: u64 = 16_000;
 
 /// A stretch of several requests.
@@ -107,7 +109,7 @@ impl<P: Platform> Shootdown<P> {
         }
         let served = self.serve(me);
         let early = me.early_acks.get();
-        // Whether there is more in the ring than a handler reads. Then the next interrupt is on its way.
+        // The handler stops after `MOST_READ` tickets: if it acknowledged that many early, some may be unread. Then another interrupt is on its way.
         let is_ring_unread =
             || early >= MOST_READ as u64 && self.is_broadcast_due(me.cpu, me.state, false);
         if early != 0 && me.inbox.is_quiet(me.cpu) && !is_ring_unread() {
@@ -145,7 +147,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Serves all that waits for this CPU, functions too: where the caller waits for functions itself.
-    pub(crate) fn poll_functions(&self) -> bool {
+    pub(crate) fn poll_all(&self) -> bool {
         // As in `poll`.
         let cpu = self.platform.current_cpu();
         let state = self.state(cpu);
@@ -159,7 +161,10 @@ impl<P: Platform> Shootdown<P> {
     fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, P>) -> bool) -> bool {
         let irq = self.irq_guard();
         let me = self.here(&irq);
-        me.early_acks.set(0);
+        // A function that polls is not the interrupted task.
+        if !me.in_function.get() {
+            me.early_acks.set(0);
+        }
         let served = serve(self, me);
         if served {
             me.counters.polls_served.add(1);
@@ -194,7 +199,7 @@ impl<P: Platform> Shootdown<P> {
         if me.is_unsearched.get() {
             // These were taken out of the inbox, and not looked at: before a function that runs, or in this pass.
             let before = me.served.get();
-            self.search_taken(me);
+            self.serve_taken_flushes(me);
             served |= me.served.get() != before;
         }
         if me.owes_interrupt_since.get() != 0 {
@@ -220,15 +225,15 @@ impl<P: Platform> Shootdown<P> {
             }
         });
         if let Some(only) = only {
-            if !self.look_at(me, only, Serve::Short) {
+            if !self.serve_initiator(me, only, Serve::Short) {
                 taken.add(only);
             }
         } else if came {
             me.is_unsearched.set(true);
             if is_urgent {
-                self.search_taken(me);
+                self.serve_taken_flushes(me);
             }
-            self.look_at_taken(me, Serve::Short);
+            self.serve_each_taken(me, Serve::Short);
             me.is_unsearched.set(false);
         }
         served |= came;
@@ -242,7 +247,7 @@ impl<P: Platform> Shootdown<P> {
     fn take_flushes(&self, me: Here<'_, P>) -> bool {
         let inbox = &me.inbox;
         inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
-            let back = self.look_at_word(me, group, word, Serve::Flushes, &mut None);
+            let back = self.serve_word(me, group, word, Serve::Flushes, &mut None);
             if back != 0 {
                 inbox.put_back(group, back);
             }
@@ -251,25 +256,25 @@ impl<P: Platform> Shootdown<P> {
 
     /// Serves the flushes of those in `taken`.
     #[cold]
-    fn search_taken(&self, me: Here<'_, P>) {
+    fn serve_taken_flushes(&self, me: Here<'_, P>) {
         // What they ask for from now on, they announce in inbox or ring.
         me.is_unsearched.set(false);
-        self.look_at_taken(me, Serve::Flushes);
+        self.serve_each_taken(me, Serve::Flushes);
     }
 
     /// Looks at those in `taken`, in the order in which they are found. Those that have something left stay there.
     #[inline]
-    fn look_at_taken(&self, me: Here<'_, P>, serve: Serve) {
+    fn serve_each_taken(&self, me: Here<'_, P>, serve: Serve) {
         let mut pace = (serve != Serve::Flushes).then(|| self.begin_pace());
         for (group, word) in me.taken.groups_from(me.cpu) {
-            let left = self.look_at_word(me, group, word, serve, &mut pace);
+            let left = self.serve_word(me, group, word, serve, &mut pace);
             me.taken.set_group(group, left);
         }
     }
 
     /// Looks at the initiators `word` of a group, at this pace; returns those that have something left.
     #[inline]
-    fn look_at_word(
+    fn serve_word(
         &self,
         me: Here<'_, P>,
         group: usize,
@@ -279,7 +284,7 @@ impl<P: Platform> Shootdown<P> {
     ) -> u64 {
         let mut left = word;
         for lane in ones_from(word, P::Cpus::bit(me.cpu) - 1) {
-            if self.look_at(me, P::Cpus::cpu(group, lane), serve) {
+            if self.serve_initiator(me, P::Cpus::cpu(group, lane), serve) {
                 left &= !(1 << lane);
                 if let Some(pace) = pace {
                     self.keep_pace(me, pace);
@@ -291,7 +296,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
     #[inline]
-    fn look_at(&self, me: Here<'_, P>, initiator: CpuId, serve: Serve) -> bool {
+    fn serve_initiator(&self, me: Here<'_, P>, initiator: CpuId, serve: Serve) -> bool {
         let slots = &self.state(initiator).slots;
         if Self::prefetches(self.policy()) {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
@@ -300,14 +305,14 @@ impl<P: Platform> Shootdown<P> {
         }
         let (mut is_all, in_use) = (true, slots[0].slots_in_use());
         for found in Self::requests_in(slots, me, initiator, in_use) {
+            if !Self::is_served_now(me, found, in_use, serve) {
+                is_all = false;
+                continue;
+            }
+            // SAFETY: 1. just seen, and not in the ring, where it could be found again.
+            unsafe { self.serve_one(me, found) };
             if found.kind.has(Kind::TO_ONE) {
                 Self::expect(me, &slots[found.slot]);
-            }
-            if Self::is_served_now(me, found, in_use, serve) {
-                // SAFETY: 1. just seen, and not in the ring, where it could be found again.
-                unsafe { self.serve_one(me, found) };
-            } else {
-                is_all = false;
             }
         }
         is_all
@@ -469,7 +474,7 @@ impl<P: Platform> Shootdown<P> {
         self.end_pace(me, &pace);
         if !me.taken.is_empty() {
             // Each once: what was taken out of inbox and ring is in no other place.
-            self.look_at_taken(me, Serve::All);
+            self.serve_each_taken(me, Serve::All);
             self.read_ring(me, Serve::All);
         }
         turns > 0
@@ -494,7 +499,7 @@ impl<P: Platform> Shootdown<P> {
         };
         match found.ticket {
             Some(ticket) => me.ring.has_read(ticket),
-            // It announces the next one.
+            // This is its last: what it asks for later it announces in the inbox.
             None if self.functions_of(me, found.initiator).count() == 1 => {
                 me.taken.remove(found.initiator);
             }
@@ -546,7 +551,7 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// One more request was served: when the stretch has become long, serves the flushes that have come, and notes whether
+    /// One more initiator, or announcement, was served: when the stretch has become long, serves the flushes that have come, and notes whether
     /// functions are slow.
     #[inline]
     pub(super) fn keep_pace(&self, me: Here<'_, P>, pace: &mut Pace) {

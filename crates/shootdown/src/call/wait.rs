@@ -28,7 +28,7 @@ impl<P: Platform> Shootdown<P> {
     pub(super) fn poll_for(&self, what: WaitsFor) -> bool {
         match what {
             WaitsFor::Flush => self.poll(),
-            WaitsFor::Function => self.poll_functions(),
+            WaitsFor::Function => self.poll_all(),
         }
     }
 

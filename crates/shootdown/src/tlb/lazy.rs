@@ -124,11 +124,11 @@ impl LazyMark {
 }
 
 impl Attention {
-    /// Whether a flush, which [spares nobody](crate::tlb::FlushRequest::spares_nobody) or not, need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
-    pub(crate) fn skips(self, spares_nobody: bool) -> bool {
+    /// Whether a flush, which [spares nobody](crate::tlb::FlushRequest::must_reach_all) or not, need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
+    pub(crate) fn skips(self, must_reach_all: bool) -> bool {
         match self {
             Self::Active | Self::Joining => false,
-            Self::Lazy | Self::Deferring => !spares_nobody,
+            Self::Lazy | Self::Deferring => !must_reach_all,
             Self::Detached => true,
         }
     }

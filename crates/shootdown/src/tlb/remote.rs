@@ -102,7 +102,7 @@ impl<P: Platform> Shootdown<P> {
         let mut own = OwnTargets {
             engine: self,
             here,
-            keeps_joining: request.spares_nobody() && space.is_some(),
+            keeps_joining: request.must_reach_all() && space.is_some(),
         };
         let mut targets = RemoteTargets(&mut own);
         let is_done = self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done;

@@ -49,12 +49,12 @@ impl FlushRequest {
     /// Whether a target may acknowledge before it has flushed (I4, I5): only user leaf entries, which nothing
     /// on the target uses before its interrupt handler returns.
     pub(crate) fn allows_early_ack(&self) -> bool {
-        self.space != SpaceId::KERNEL && !self.spares_nobody()
+        self.space != SpaceId::KERNEL && !self.must_reach_all()
     }
 
     /// Whether each CPU that has the space loaded must have flushed, also one that looks before it uses it: it may walk freed tables meanwhile,
     /// or hold what must not be held beside the new entry.
-    pub(crate) fn spares_nobody(&self) -> bool {
+    pub(crate) fn must_reach_all(&self) -> bool {
         self.freed_tables() == FreedTables::Yes || self.ranges.is_strict()
     }
 }

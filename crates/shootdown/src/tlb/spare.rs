@@ -44,7 +44,7 @@ impl<P: Platform> Shootdown<P> {
             // In transition each CPU has to load the space again.
             let tag = self.platform.global_tags().of(space.id());
             let in_transition = tag.is_some_and(|tag| !tag.is_settled);
-            self.spare(here, request.spares_nobody() || in_transition);
+            self.spare(here, request.must_reach_all() || in_transition);
         }
     }
 
@@ -70,7 +70,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Takes those out of this CPU's set `targets` that will look before they use the space again.
-    fn spare(&self, here: Here<'_, P>, spares_nobody: bool) {
+    fn spare(&self, here: Here<'_, P>, must_reach_all: bool) {
         let policy = self.policy();
         if !policy.is_lazy() && !policy.defers() {
             return;
@@ -78,7 +78,7 @@ impl<P: Platform> Shootdown<P> {
         let (mut lazy, mut deferring) = (0, 0);
         for cpu in here.targets.iter() {
             let attention = self.state(cpu).lazy.get();
-            if !attention.skips(spares_nobody) {
+            if !attention.skips(must_reach_all) {
                 continue;
             }
             match attention {
