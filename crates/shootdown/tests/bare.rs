@@ -167,7 +167,7 @@ fn the_memory_of_a_cpu_is_zero_at_the_start() {
     let first = (&raw const MEMORY).cast::<u8>();
     for offset in 0..size_of_val(&MEMORY) {
         // SAFETY: it lies in the static, which nobody uses. The linker has given each byte a value.
-        let byte = unsafe { first.add(offset).read_volatile() };
+        let byte = unsafe { first.wrapping_add(offset).read_volatile() };
         assert_eq!(byte, 0, "at {offset}");
     }
 }
