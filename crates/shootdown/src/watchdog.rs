@@ -50,7 +50,7 @@ pub(crate) struct Entry(u64);
 impl Entry {
     const NONE: Self = Self(0);
     pub(crate) const FLUSH: Self = Self(1);
-    /// Posted call data, whose name nobody knows.
+    /// Posted call data, and what a CPU has posted to itself: their names are in what runs them.
     pub(crate) const POSTED: Self = Self(2);
 
     /// That of a called function: the address of what runs it, which is none of these.

@@ -113,9 +113,11 @@ impl OwnPosts {
         }
     }
 
-    /// One that is free. Its own CPU calls this, with interrupts off.
-    pub(super) fn free(&self) -> Option<&OwnPost> {
-        self.0.iter().find(|post| !post.is_posted())
+    /// Takes one that is free for `me`, whose they are. Interrupts are off.
+    pub(super) fn claim(&self, me: CpuId) -> Option<&OwnPost> {
+        let free = self.0.iter().find(|post| !post.is_posted())?;
+        free.link.mark.store(me.as_mark(), Ordering::Relaxed);
+        Some(free)
     }
 }
 

@@ -162,7 +162,7 @@ impl<P: Platform> Shootdown<P> {
             let result = function(cpu);
             // SAFETY: only CPUs with an element are called.
             let place = unsafe { results.load(Ordering::Relaxed).add(cpu.index()) };
-            // SAFETY: each CPU runs this once, and our caller lends the array until all have.
+            // SAFETY: each CPU runs this once, and our caller lends the array until all have; `R: Send`.
             unsafe { *place = Some(result) };
         })
     }

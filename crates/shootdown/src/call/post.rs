@@ -9,6 +9,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
+use crate::sync::Ordering;
 use crate::watchdog::Entry;
 
 /// Every request slot of this CPU that functions may use is taken, or as many functions as that wait for this CPU itself, which is named; or this CPU
@@ -107,15 +108,18 @@ impl<P: Platform> Shootdown<P> {
     {
         let targets = targets.into();
         let slot = self.try_free_slot(WaitsFor::Function).ok_or(SlotsBusy)?;
-        let place = slot.here.own_posts.free();
-        if place.is_none() && targets.may_name(slot.here.cpu) {
-            return Err(SlotsBusy);
-        }
+        let me = slot.here.cpu;
+        let place = match targets.may_name(me) {
+            true => Some(slot.here.own_posts.claim(me).ok_or(SlotsBusy)?),
+            false => None,
+        };
         let ((_, request), mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
         let kind = Kind::ACK_FIRST;
         let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
-        if let Some(place) = place.filter(|_| dispatched.local) {
-            self.post_to_self(slot.here, place, request);
+        match place {
+            Some(place) if dispatched.local => self.post_to_self(slot.here, place, request),
+            Some(place) => place.link.mark.store(0, Ordering::Relaxed),
+            None => {}
         }
         Ok(sent)
     }

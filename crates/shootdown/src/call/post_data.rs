@@ -69,12 +69,11 @@ impl<P: Platform> Shootdown<P> {
         Ok(())
     }
 
-    /// Posts a function to this CPU, in this place for it, which is free. Interrupts are off.
+    /// Posts a function to this CPU, in a place that was claimed for it. Interrupts are off.
     #[cold]
     pub(super) fn post_to_self(&self, here: Here<'_, P>, place: &OwnPost, request: Request) {
-        // SAFETY: 1. it is free, and only this CPU uses it.
+        // SAFETY: 1. it is on no list, and only this CPU uses it.
         unsafe { place.function.write(request) };
-        place.link.mark.store(here.cpu.as_mark(), Ordering::Relaxed);
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
         unsafe { self.push(here, here.cpu, NonNull::from(place).cast()) };
     }

@@ -112,7 +112,8 @@ impl<P: Platform> Shootdown<P> {
         // The handler stops after `MOST_READ` tickets: if it acknowledged that many early, some may be unread. Then another interrupt is on its way.
         let is_ring_unread =
             || early >= MOST_READ as u64 && self.is_broadcast_due(me.cpu, me.state, false);
-        if early != 0 && me.inbox.is_quiet(me.cpu) && !is_ring_unread() {
+        // A function that turned interrupts on is not the interrupted task.
+        if early != 0 && !me.in_function.get() && me.inbox.is_quiet(me.cpu) && !is_ring_unread() {
             // The interrupted task goes on.
             me.early_acks.set(0);
         }

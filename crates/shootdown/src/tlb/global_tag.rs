@@ -188,7 +188,7 @@ impl<P: Platform> Shootdown<P> {
         if tag.is_settled {
             return true;
         }
-        // ORDERING: read owner / read CPU set and marks, against store CPU bit and mark / read owner in `switch_to`: either the CPU is seen
+        // ORDERING: read owner / read CPU set and marks, against store CPU bit and mark / read owner in `join`: either the CPU is seen
         // here, or it sees the tag. The barrier of I1 is too early: the owner may be newer.
         fence(Ordering::SeqCst);
         let is_settled = self.groups().all(|group| {

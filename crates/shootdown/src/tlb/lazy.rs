@@ -115,8 +115,8 @@ impl LazyMark {
         // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5). At the end of a join it publishes that
         // the CPU has walked freed tables for the last time, to an initiator that leaves it to a back end (I4). Otherwise `Active` keeps what the CPU
         // owes before the mark, for NMIs on this CPU. Pairs with `get`.
+        // Only its own CPU writes it. Where it says `Active` already, that store is older than the barrier of this switch (I2), and initiators keep the line.
         let before = self.attention.load(Ordering::Relaxed);
-        // Every switch ends here, and initiators read this line.
         if attention != Attention::Active || before != attention as u64 {
             self.attention.store(attention as u64, Ordering::Release);
         }
