@@ -246,6 +246,12 @@ fn a_strict_flush_is_not_acknowledged_early() {
                 SHOOTDOWN_OK,
                 shootdown_flush(engine, &mut space, &range, 1, flags)
             );
+            // CPU 1 counts after its acknowledgement and before it runs a function that it is called for later.
+            let count = AtomicU64::new(0);
+            told!(
+                SHOOTDOWN_OK,
+                shootdown_call_one(engine, 1, Some(hit), data(&count))
+            );
             let mut early = 0;
             told!(
                 SHOOTDOWN_OK,

@@ -12,14 +12,16 @@ use shootdown_sim::fuzz::{Case, run_stopping};
 use shootdown_sim::machine::Model;
 use shootdown_sim::{Engine, FailureKind, Machine, PLATFORM, Program};
 
-const SEEDS: u64 = 3000;
+const SEEDS: u64 = 9000;
 /// Events of a CPU in which it does most of what it does.
 const EVENTS: u64 = 2_000;
-/// What must have been found, or the schedules show nothing. (Posted data have tests of their own.)
-const FOUND: [Unfinished; 4] = [
+/// What must have been found, or the schedules show nothing.
+const FOUND: [Unfinished; 6] = [
     Unfinished::Claim,
     Unfinished::Leaf,
     Unfinished::Inbox,
+    Unfinished::TakenData,
+    Unfinished::Posting,
     Unfinished::Departure,
 ];
 

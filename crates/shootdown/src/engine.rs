@@ -176,6 +176,14 @@ impl<P: Platform> Shootdown<P> {
         Here { cpu, state }
     }
 
+    /// The same where this CPU may have no memory.
+    #[inline]
+    pub(crate) fn here_if_attached(&self, _: &IrqGuard<'_, P>) -> Option<Here<'_, P>> {
+        let cpu = self.platform.current_cpu();
+        let state = self.attached(cpu)?;
+        Some(Here { cpu, state })
+    }
+
     /// What the engine keeps for `cpu`, or `None` where it has none yet, or is not below the capacity.
     #[inline]
     pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuMemory<P>> {

@@ -35,7 +35,8 @@ macro_rules! counters {
             }
         }
 
-        /// A reading of the counters of one CPU, or their sum over CPUs.
+        /// A reading of the counters of one CPU, or their sum over CPUs. A CPU counts what it did for others after its acknowledgement: an initiator
+        /// that has waited may not see it yet.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         #[non_exhaustive]
         pub struct Stats {

@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 // Reports take part in no protocol.
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::call::{Number, Run, SLOTS};
+use crate::call::{Number, Request, Run, SLOTS};
 use crate::cpu::CpuId;
 use crate::platform::Platform;
 use crate::sync::OwnWord;
@@ -50,13 +50,16 @@ pub(crate) struct Entry(u64);
 impl Entry {
     const NONE: Self = Self(0);
     pub(crate) const FLUSH: Self = Self(1);
-    /// Posted call data, and what a CPU has posted to itself: their names are in what runs them.
+    /// Posted call data, whose name nobody knows.
     pub(crate) const POSTED: Self = Self(2);
 
-    /// That of a called function: the address of what runs it, which is none of these.
+    /// That of what a request asks for. Of a function it is the address of what runs it, which is none of these.
     #[inline]
-    pub(crate) fn function(run: Run) -> Self {
-        Self(run as usize as u64)
+    pub(crate) fn of(request: &Request) -> Self {
+        match request.run {
+            Some(run) => Self(run as usize as u64),
+            None => Self::FLUSH,
+        }
     }
 
     fn read(self) -> Activity {
@@ -66,7 +69,7 @@ impl Entry {
             Self::POSTED => Activity::Function("posted call data"),
             Self(address) => {
                 let address = core::ptr::with_exposed_provenance::<()>(address as usize);
-                // SAFETY: every other word was made by `function` from a `Run`, which is never null.
+                // SAFETY: every other word was made by `of` from a `Run`, which is never null.
                 let run = unsafe { core::mem::transmute::<*const (), Run>(address) };
                 // SAFETY: without a payload it only returns the name.
                 Activity::Function(unsafe { run(None, CpuId::new(0)) })

@@ -758,29 +758,35 @@ fn acknowledged_flushes_are_done_before_a_cpu_goes_on() {
     }
 }
 
+/// `initiator` flushes a page of `space` and does not wait: a ticket that is forgotten loses its wait and nothing else.
+fn flush_and_forget(initiator: u32, machine: &'static Machine<8>, space: &Space<8>) {
+    machine.platform().as_cpu(initiator, || {
+        std::mem::forget(machine.submit_flush(space, pages(0, 1), FreedTables::No));
+    });
+}
+
 #[test]
-fn a_function_that_polls_is_not_the_interrupted_task() {
-    let (machine, puppet) = with_puppet::<8>();
-    let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
-    let submit = move |initiator| {
-        puppet.as_cpu(initiator, || {
-            let ticket = machine.submit_flush(space, pages(0, 1), FreedTables::No);
-            std::mem::forget(ticket);
-        });
-    };
-    // Each function polls between two flushes, so there is always one when the handler ends.
-    for turn in 0..65 {
-        puppet.as_cpu(4, || {
-            let polls = move |_| {
-                submit(2 + turn % 2);
-                machine.poll();
-                submit(2 + turn % 2);
-            };
-            machine.try_post(&CpuMask::only(cpu(1)), polls).unwrap();
-        });
-        puppet.as_cpu(5, || puppet.deliver(1));
+fn a_function_that_serves_flushes_is_not_the_interrupted_task() {
+    for serves in [
+        |it: &Machine<8>| _ = it.poll(),
+        |it: &Machine<8>| it.handle_ipi(),
+    ] {
+        let (machine, puppet) = with_puppet::<8>();
+        let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
+        // Each function serves between two flushes, so there is always one when the handler ends.
+        for turn in 0..65 {
+            puppet.as_cpu(4, || {
+                let function = move |_| {
+                    flush_and_forget(2 + turn % 2, machine, space);
+                    serves(machine);
+                    flush_and_forget(2 + turn % 2, machine, space);
+                };
+                machine.try_post(&CpuMask::only(cpu(1)), function).unwrap();
+            });
+            puppet.as_cpu(5, || puppet.deliver(1));
+        }
+        assert_eq!(machine.watch().stats(cpu(1)).early_acks, 64);
     }
-    assert_eq!(machine.watch().stats(cpu(1)).early_acks, 64);
 }
 
 /// Of the flushes that come before the interrupted task could go on, 64 are acknowledged before they are done; the others' initiators wait.
@@ -788,13 +794,7 @@ fn a_function_that_polls_is_not_the_interrupted_task() {
 fn who_keeps_a_task_from_going_on_waits() {
     let (machine, puppet) = with_puppet::<8>();
     let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
-    let submit = move |initiator| {
-        puppet.as_cpu(initiator, || {
-            let ticket = machine.submit_flush(space, pages(0, 1), FreedTables::No);
-            // A ticket that is forgotten loses its wait and nothing else.
-            std::mem::forget(ticket);
-        });
-    };
+    let submit = move |initiator| flush_and_forget(initiator, machine, space);
     let early_acks = || machine.watch().stats(cpu(1)).early_acks;
     // Before the interrupt has ended CPU 2 or 3 is back.
     let again = |initiator| {

@@ -24,8 +24,8 @@ use crate::walkthrough::{Fact, Subject};
 const FRUITLESS_TURNS: u64 = 20_000;
 /// So many times as many where interrupts get lost: the watchdog looks every 256th turn of a waiter, and that may stand still in each turn while others spin.
 const TURNS_WITH_LOSSES: u64 = 16;
-/// Those that wait for a CPU that has stopped for good wait in vain.
-const TURNS_BESIDE_STOPPED: u64 = 1_000;
+/// Those that wait for a CPU that has stopped for good wait in vain. So many that one that goes on is in the middle of no step then.
+const TURNS_BESIDE_STOPPED: u64 = 4_000;
 /// Events of a CPU in a run in which one stops: some wait in exchanges, which look like progress.
 const MOST_EVENTS_BESIDE_STOPPED: u64 = 50_000;
 /// A turn of a spin loop has fewer events.
@@ -391,7 +391,7 @@ impl State {
             );
         } else if events > most_events {
             self.fail(
-                FailureKind::NoProgress,
+                FailureKind::OutOfEvents,
                 format!("not over after {most_events} events"),
             );
         }

@@ -13,6 +13,8 @@ pub enum FailureKind {
     EarlyReturn,
     /// A wait never ended.
     NoProgress,
+    /// The run was not over after as many events as it may have.
+    OutOfEvents,
     /// A function ran twice, never, on the wrong CPU or with the wrong argument.
     WrongCall,
     /// Memory was accessed without the exclusion that its protocol promises.
@@ -29,11 +31,12 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind with its name.
-    pub const NAMES: [(Self, &'static str); 10] = [
+    pub const NAMES: [(Self, &'static str); 11] = [
         (Self::StaleAccess, "stale-access"),
         (Self::FreedTable, "freed-table"),
         (Self::EarlyReturn, "early-return"),
         (Self::NoProgress, "no-progress"),
+        (Self::OutOfEvents, "out-of-events"),
         (Self::WrongCall, "wrong-call"),
         (Self::DataRace, "data-race"),
         (Self::LostStore, "lost-store"),

@@ -57,7 +57,7 @@ fn promise_of(kind: FailureKind) -> &'static str {
             "once a flush with freed tables has been waited for, no CPU walks them"
         }
         FailureKind::EarlyReturn => "a wait ends when what it waits for has happened",
-        FailureKind::NoProgress => "every wait ends",
+        FailureKind::NoProgress | FailureKind::OutOfEvents => "every wait ends",
         FailureKind::WrongCall => "a function runs once where its call says, with its argument",
         FailureKind::DataRace => {
             "what a protocol hands over is accessed by one CPU after the other"

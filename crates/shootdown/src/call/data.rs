@@ -89,20 +89,15 @@ pub(crate) struct OwnPosts([OwnPost; SLOTS - 1]);
 /// One of them.
 pub(super) type OwnPost = CallData<PlainCell<Request>>;
 
-/// Runs a function that its CPU has posted to itself.
+/// What a CPU has posted to itself. A copy: the function may post to this CPU again.
 ///
 /// # Safety
 /// 1. The link is that of an [`OwnPost`] of this CPU, which holds interrupts off.
-pub(super) unsafe fn run_own(link: NonNull<Link>, cpu: CpuId) {
+pub(super) unsafe fn own_request(link: NonNull<Link>) -> Request {
     // SAFETY: duty 1, and it is the first field.
     let post = unsafe { link.cast::<OwnPost>().as_ref() };
-    // A copy: the function may post to this CPU again.
     // SAFETY: 1. only this CPU writes there, where it posts.
-    let request = unsafe { post.function.read() };
-    if let Some(run) = request.run {
-        // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
-        unsafe { run(Some(&request.payload), cpu) };
-    }
+    unsafe { post.function.read() }
 }
 
 impl OwnPosts {

@@ -10,7 +10,7 @@
 use core::fmt;
 use core::sync::atomic::AtomicPtr;
 
-use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Run, WaitsFor};
+use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, WaitsFor};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -62,10 +62,9 @@ unsafe fn run<N: ?Sized, F: Fn(CpuId) + Copy + Send>(
     core::any::type_name::<N>()
 }
 
-/// A call of a copy of `function`, on behalf of `N`; and what runs it.
-pub(super) fn carrying<N: ?Sized, F: Fn(CpuId) + Copy + Send>(function: F) -> (Run, Request) {
-    let request = Request::call(run::<N, F>, Payload::of(function));
-    (run::<N, F>, request)
+/// A call of a copy of `function`, on behalf of `N`.
+pub(super) fn carrying<N: ?Sized, F: Fn(CpuId) + Copy + Send>(function: F) -> Request {
+    Request::call(run::<N, F>, Payload::of(function))
 }
 
 impl<P: Platform> Shootdown<P> {
@@ -180,14 +179,14 @@ impl<P: Platform> Shootdown<P> {
         F: Fn(CpuId) + Sync + ?Sized,
     {
         let lent = move |cpu| function(cpu);
-        let (run, request) = carrying::<F, _>(lent);
+        let request = carrying::<F, _>(lent);
         let preempt =
             (!self.policy().waits_preemptibly()).then(|| PreemptGuard::new(&self.platform));
         let slot = self.free_slot_for_function();
         let Dispatched { local, published } = no_unwind(LENT, || dispatch(&slot, request));
         let wait = WaitOnDrop(self, published);
         if local {
-            self.enter(slot.here, Entry::function(run), || lent(slot.here.cpu));
+            self.enter(slot.here, Entry::of(&request), || lent(slot.here.cpu));
         }
         drop(slot);
         let result = overlap();

@@ -78,10 +78,10 @@ impl<P: Platform> Shootdown<P> {
             Wait::None | Wait::Received => Kind::ACK_FIRST,
         };
         let (slot, mut ran) = (self.free_slot_for_function(), CpuMask::EMPTY);
-        let (run, request) = carrying::<F, _>(function);
+        let request = carrying::<F, _>(function);
         let sent = self.dispatch_to(&slot, targets.into(), kind, request, &mut ran);
         if sent.local {
-            self.enter(slot.here, Entry::function(run), || function(slot.here.cpu));
+            self.enter(slot.here, Entry::of(&request), || function(slot.here.cpu));
         }
         CallTicket {
             engine: self,
@@ -113,7 +113,7 @@ impl<P: Platform> Shootdown<P> {
             true => Some(slot.here.own_posts.claim(me).ok_or(SlotsBusy)?),
             false => None,
         };
-        let ((_, request), mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
+        let (request, mut sent) = (carrying::<F, _>(function), CpuMask::EMPTY);
         let kind = Kind::ACK_FIRST;
         let dispatched = self.dispatch_to(&slot, targets, kind, request, &mut sent);
         match place {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use crate::call::data::{Link, OwnPost, pointer, run_own};
+use crate::call::data::{Link, OwnPost, own_request, pointer};
 use crate::call::{CallData, Request};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -109,10 +109,22 @@ impl<P: Platform> Shootdown<P> {
             me.taken_links.begin(link, next);
             // ORDERING: Release: we have read the link; pairs with `post_data`.
             cell.mark.swap(0, Ordering::Release);
-            self.enter(me, Entry::POSTED, || {
-                // SAFETY: 1. the link was pushed as a part of what this runs, which lives as long as the list.
-                unsafe { cell.run.unwrap_or(run_own)(link, me.cpu) };
-            });
+            match cell.run {
+                Some(run) => self.enter(me, Entry::POSTED, || {
+                    // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
+                    unsafe { run(link, me.cpu) };
+                }),
+                None => {
+                    // SAFETY: 1. links without a function are a CPU's own posts, and this one was on our list.
+                    let request = unsafe { own_request(link) };
+                    self.enter(me, Entry::of(&request), || {
+                        if let Some(run) = request.run {
+                            // SAFETY: 1. `try_post` chose `run` for the type in `payload`.
+                            unsafe { run(Some(&request.payload), me.cpu) };
+                        }
+                    });
+                }
+            }
             if next.is_some() {
                 // The list may be long, and a flush must not wait for all of it.
                 self.keep_pace(me, pace.get_or_insert_with(|| self.begin_pace()));

@@ -64,7 +64,6 @@ impl<P: Platform> Shootdown<P> {
                 (number, u32::from(must_send))
             }
             _ if uses_rings => {
-                let prefetches = Self::prefetches(self.policy());
                 self.publish_to_set::<true>(slot, kind, request, only, prefetches, is_storm)
             }
             _ => self.publish_to_set::<false>(slot, kind, request, only, prefetches, is_storm),
@@ -173,8 +172,7 @@ impl<P: Platform> Shootdown<P> {
         words: impl Iterator<Item = (usize, u64)> + Clone,
     ) -> Number {
         let here = slot.here;
-        let wanted = request.run.map_or(Entry::FLUSH, Entry::function);
-        here.activity.wants(slot.index, wanted);
+        here.activity.wants(slot.index, Entry::of(&request));
         // Flushes are served before all functions, in any order.
         let now_ns = (!kind.has(Kind::FLUSH)).then(|| self.platform.now_ns());
         // The first slot's header says which others are in use.

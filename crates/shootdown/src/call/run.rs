@@ -22,7 +22,7 @@ impl<P: Platform> Shootdown<P> {
         if let Some(run) = request.run {
             self.platform
                 .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
-            self.enter(me, Entry::function(run), || {
+            self.enter(me, Entry::of(request), || {
                 // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
                 // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
                 unsafe { run(Some(&request.payload), cpu) };

@@ -178,12 +178,10 @@ impl<P: Platform> Watcher<'_, P> {
     pub fn look(self) {
         let engine = self.0;
         let stall = {
-            let _irq = engine.irq_guard();
-            let cpu = engine.platform.current_cpu();
-            let Some(state) = engine.attached(cpu) else {
+            let irq = engine.irq_guard();
+            let Some(here) = engine.here_if_attached(&irq) else {
                 return;
             };
-            let here = Here { cpu, state };
             (engine.missing_here(here, &here.owes_interrupt_since, 1))
                 .or_else(|| engine.look_at_posted(here))
                 .or_else(|| engine.look_out(here))

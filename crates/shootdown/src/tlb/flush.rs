@@ -4,10 +4,8 @@
 //! send; flush here while they work; wait.
 
 use crate::call::{FreeSlot, Kind, Payload, Request, WaitsFor};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
-use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
@@ -140,11 +138,9 @@ impl<P: Platform> Shootdown<P> {
         let mut asks_platform = self.platform.flushes_remotely();
         loop {
             let irq = self.irq_guard();
-            let cpu = self.platform.current_cpu();
-            let Some(state) = self.attached(cpu) else {
-                return self.flush_early(cpu);
+            let Some(here) = self.here_if_attached(&irq) else {
+                return self.flush_early();
             };
-            let here = Here { cpu, state };
             // The platform is asked in the first turn only: after a wait for a slot all targets are interrupted.
             let asks = core::mem::replace(&mut asks_platform, false);
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
@@ -176,10 +172,10 @@ impl<P: Platform> Shootdown<P> {
     /// A flush on a CPU without memory. While no CPU is online, none but this one has cached anything that concerns it: one that comes online
     /// drops everything. Interrupts are off.
     #[cold]
-    fn flush_early(&self, me: CpuId) -> FlushTicket<'_, P> {
+    fn flush_early(&self) -> FlushTicket<'_, P> {
         if !self.ready_cpus().is_empty() {
             // Panics.
-            self.state(me);
+            self.state(self.platform.current_cpu());
         }
         self.drop_local(LocalFlush::All);
         FlushTicket::done(self)

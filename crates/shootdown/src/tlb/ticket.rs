@@ -101,8 +101,7 @@ impl<P: Platform, H> FlushTicket<'_, P, H> {
             flush.engine.wait_for(request, WaitsFor::Flush);
         }
         if let Some(request) = &flush.local_due {
-            let irq = flush.engine.irq_guard();
-            let here = flush.engine.here(&irq);
+            let (_irq, here) = flush.engine.stay();
             flush.engine.flush_here(here, request, Role::Initiator);
         }
         drop(flush);
