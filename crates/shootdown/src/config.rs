@@ -17,6 +17,7 @@ pub struct Config {
     pub(crate) has_counters: bool,
     pub(crate) has_watchdog: bool,
     pub(crate) has_hotplug: bool,
+    pub(crate) has_walks: bool,
 }
 
 impl Config {
@@ -26,6 +27,7 @@ impl Config {
         has_counters: false,
         has_watchdog: true,
         has_hotplug: false,
+        has_walks: false,
     };
 
     /// Everything: for hosts that measure and compare.
@@ -34,6 +36,7 @@ impl Config {
         has_counters: true,
         has_watchdog: true,
         has_hotplug: true,
+        has_walks: true,
     };
 
     /// The policy is this one, and stays so.
@@ -62,6 +65,13 @@ impl Config {
     #[must_use]
     pub const fn with_watchdog(mut self, on: bool) -> Self {
         self.has_watchdog = on;
+        self
+    }
+
+    /// Whether CPUs may [walk page tables](crate::user_memory::UserMemory::walk) without their lock.
+    #[must_use]
+    pub const fn with_walks(mut self, on: bool) -> Self {
+        self.has_walks = on;
         self
     }
 
@@ -115,6 +125,9 @@ ENGINE.online();
         stats counters "ENGINE.watch().stats(CpuId::new(0))";
         total counters_of_all "ENGINE.watch().total_stats()";
         offline hotplug "ENGINE.offline()";
+        walk walks "
+let space = AddressSpace::new(&ENGINE, unsafe { Root::new(0x1000) });
+drop(ENGINE.user_memory().walk(&space))";
     }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
     calls! { "", "PLAIN": watchdog "ENGINE.watch().set_stall_ns(1)"; }

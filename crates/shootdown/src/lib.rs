@@ -156,9 +156,10 @@ pub mod tags {
     pub use crate::tlb::{Asid, AsidSlot, TagEntries};
 }
 
-/// When a CPU uses user memory and when it does not: lazy mode, deferral, split tags, and what NMI handlers ask.
+/// When a CPU uses user memory and when it does not: lazy mode, deferral, split tags, and what NMI handlers ask. Walks of page tables without their lock.
 pub mod user_memory {
     pub use crate::handle::UserMemory;
+    pub use crate::tlb::Walk;
 }
 
 /// What a host may watch: counters, [events](watch::TraceEvent), and what a CPU [does](watch::Activity) while a wait [stalls](watch::Stall).

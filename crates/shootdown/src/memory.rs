@@ -8,7 +8,7 @@ use crate::own_set::OwnSet;
 use crate::platform::Platform;
 use crate::stats::Counters;
 use crate::sync::{OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
-use crate::tlb::{CpuTlb, FlushRequest, LazyMark};
+use crate::tlb::{CpuTlb, FlushRequest, LazyMark, WalkState};
 use crate::watchdog::ActivityLog;
 
 /// What the engine keeps for one CPU. The host provides it, for the CPUs that there are
@@ -32,6 +32,8 @@ pub struct CpuMemory<P: Platform> {
     // What follows this CPU writes; others write only its log of activities, and the counters of waits that end on it. It begins on a line of its own,
     // because `lazy` fills its lines.
     pub(crate) tlb: CpuTlb,
+    /// Whether it reads page tables without a lock.
+    pub(crate) walks: WalkState,
     /// A called function runs here.
     pub(crate) in_function: OwnFlag,
     /// An interrupt came while it ran.
@@ -78,6 +80,7 @@ impl<P: Platform> CpuMemory<P> {
                 indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE)); SLOTS),
                 lazy: LazyMark::new(),
                 tlb: CpuTlb::new(),
+                walks: WalkState::new(),
                 in_function: OwnFlag::new(),
                 came_again: OwnFlag::new(),
                 is_unsearched: OwnFlag::new(),

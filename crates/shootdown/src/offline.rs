@@ -61,6 +61,7 @@ impl<P: Platform> Shootdown<P> {
             here.lazy.guest() == SpaceId::KERNEL,
             "{me} goes offline inside GuestSpace::run"
         );
+        self.forbid_in_walk(here);
         assert!(
             !here.in_function.get(),
             "{me} goes offline inside a called function"

@@ -31,6 +31,8 @@ pub enum Activity {
     Function(&'static str),
     /// It is inside [`GuestSpace::run`](crate::guest::GuestSpace::run): its guest has not exited, or has and interrupts are still off.
     Guest,
+    /// It is in a section in which it [walks page tables](crate::user_memory::Walk), and answers no flush with freed tables.
+    Walk,
 }
 
 /// Who has found a [`Stall`].
@@ -115,7 +117,7 @@ impl fmt::Display for Stall {
         }
         match self.wanted {
             Activity::None => f.write_str(", whose interrupt the platform refuses to send")?,
-            Activity::Flush | Activity::Guest => f.write_str(" to flush")?,
+            Activity::Flush | Activity::Guest | Activity::Walk => f.write_str(" to flush")?,
             Activity::Function(name) => write!(f, " to run {name}")?,
         }
         // Polls serve flushes only.
@@ -132,6 +134,7 @@ impl fmt::Display for Stall {
             Activity::Guest => {
                 f.write_str("is in guest mode, or has interrupts off behind the exit")
             }
+            Activity::Walk => f.write_str("walks page tables without their lock"),
             Activity::Flush => f.write_str("is flushing"),
             Activity::Function(name) => write!(f, "is running {name}"),
         }

@@ -83,6 +83,7 @@ impl<P: Platform> Shootdown<P> {
         let irq = self.irq_guard();
         let here = self.here(&irq);
         forbid_inside_function(here);
+        self.forbid_in_walk(here);
         match self.free_slot_of(irq, here, WaitsFor::Function) {
             Some(slot) => slot,
             None => self.wait_for_slot(WaitsFor::Function),
@@ -105,6 +106,7 @@ impl<P: Platform> Shootdown<P> {
     /// One turn of a wait for a slot.
     #[cold]
     pub(crate) fn wait_a_turn(&self, what: WaitsFor, watch: &mut Watch) {
+        self.forbid_wait_in_walk();
         if watch.turns == 0 {
             let (_irq, here) = self.stay();
             here.counters.slots_exhausted.add(1);

@@ -49,11 +49,27 @@ impl<P: Platform> Shootdown<P> {
 
     /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
     pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<P::Cpus>>) -> Option<RequestRef> {
+        self.publish_nothing(targets, FlushRequest::NOTHING)
+    }
+
+    /// A kick that CPUs which walk page tables answer behind their sections.
+    pub(crate) fn sync(&self, targets: &CpuMask<P::Cpus>) -> KickTicket<'_, P> {
+        KickTicket {
+            engine: self,
+            request: self.publish_nothing(Some(targets), FlushRequest::SYNC),
+        }
+    }
+
+    fn publish_nothing(
+        &self,
+        targets: Option<&CpuMask<P::Cpus>>,
+        request: FlushRequest,
+    ) -> Option<RequestRef> {
         let slot = match self.try_free_slot(WaitsFor::Flush) {
             Some(slot) => slot,
             None => self.wait_for_slot(WaitsFor::Flush),
         };
-        let request = Request::data(Payload::of(FlushRequest::NOTHING));
+        let request = Request::data(Payload::of(request));
         let mut named = CpuMask::EMPTY;
         let sent = self.dispatch(&slot, targets, Kind::FLUSH, request, &mut named);
         sent.published

@@ -176,7 +176,7 @@ impl<P: Platform> Shootdown<P> {
     /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
     /// on too when others go on calling. True if there was anything. Interrupts are off.
     pub(crate) fn serve(&self, me: Here<'_, P>) -> bool {
-        if me.in_function.get() {
+        if me.in_function.get() || P::CONFIG.has_walks && me.walks.is_inside() {
             me.came_again.set(true);
             return self.serve_flushes(me);
         }
@@ -306,7 +306,8 @@ impl<P: Platform> Shootdown<P> {
         }
         let (mut is_all, in_use) = (true, slots[0].slots_in_use());
         for found in Self::requests_in(slots, me, initiator, in_use) {
-            if !Self::is_served_now(me, found, in_use, serve) {
+            // SAFETY: 1. just seen.
+            if !unsafe { self.is_served_now(me, found, in_use, serve) } {
                 is_all = false;
                 continue;
             }
@@ -341,15 +342,26 @@ impl<P: Platform> Shootdown<P> {
 
     /// Whether a request is served as it is found. `in_use` are those of its initiator's slots that may hold requests: its functions run
     /// in the order in which they were published.
+    ///
+    /// # Safety
+    /// 1. As [`serve_one`](Self::serve_one).
     #[inline]
-    fn is_served_now(me: Here<'_, P>, found: Found, in_use: u64, serve: Serve) -> bool {
-        let is_alone = || found.slot == 0 && in_use == FIRST_ONLY;
-        found.kind.has(Kind::FLUSH)
-            || match serve {
-                Serve::Flushes => false,
-                Serve::Short => is_alone() && !me.is_slow.get(),
-                Serve::All => true,
-            }
+    unsafe fn is_served_now(
+        &self,
+        me: Here<'_, P>,
+        found: Found,
+        in_use: u64,
+        serve: Serve,
+    ) -> bool {
+        if found.kind.has(Kind::FLUSH) {
+            // SAFETY: duty 1.
+            return !unsafe { self.must_hold(me, found) };
+        }
+        match serve {
+            Serve::Flushes => false,
+            Serve::Short => found.slot == 0 && in_use == FIRST_ONLY && !me.is_slow.get(),
+            Serve::All => true,
+        }
     }
 
     /// Serves a request.
@@ -427,8 +439,12 @@ impl<P: Platform> Shootdown<P> {
                 Announcement::Ours(initiator, slot) => {
                     let found = self.found_in_ring(initiator, slot, ticket);
                     let in_use = self.state(initiator).slots[0].slots_in_use();
-                    if !Self::is_served_now(me, found, in_use, serve) {
-                        reader.leave(ticket);
+                    // SAFETY: 1. just seen, and not read before.
+                    if !unsafe { self.is_served_now(me, found, in_use, serve) } {
+                        // A flush that a walk holds back is looked at again.
+                        if !found.kind.has(Kind::FLUSH) {
+                            reader.leave(ticket);
+                        }
                         continue;
                     }
                     // Before it is served: a function that polls reads the ring too.

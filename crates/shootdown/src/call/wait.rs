@@ -43,6 +43,7 @@ impl<P: Platform> Shootdown<P> {
             });
             return;
         }
+        self.forbid_wait_in_walk();
         let measures = P::CONFIG.has_counters && self.policy().measures_waits();
         let started_ns = measures.then(|| self.platform.now_ns());
         self.platform.on_trace(TraceEvent::WaitStarted {

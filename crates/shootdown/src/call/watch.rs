@@ -102,6 +102,7 @@ impl<P: Platform> Shootdown<P> {
         (initiator.activity).reports(request.slot, request.number, until_ns);
         let state = self.state(target);
         let doing = match state.activity.doing() {
+            _ if P::CONFIG.has_walks && state.walks.is_inside() => Activity::Walk,
             Activity::None if state.lazy.guest() != SpaceId::KERNEL => Activity::Guest,
             doing => doing,
         };

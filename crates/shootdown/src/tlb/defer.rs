@@ -6,6 +6,7 @@
 //! pages; so deferral pays where interrupts are dear and flushes come while many CPUs are in the kernel.
 
 use crate::handle::UserMemory;
+use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{AddressSpace, Attention};
@@ -20,7 +21,9 @@ impl<P: Platform> UserMemory<'_, P> {
     #[inline]
     pub fn defer_flushes(self, space: &AddressSpace<P::Cpus>) -> bool {
         let engine = self.0;
-        let state = engine.state(engine.platform.current_cpu());
+        let cpu = engine.platform.current_cpu();
+        let state = engine.state(cpu);
+        engine.forbid_in_walk(Here { cpu, state });
         let defers = engine.policy().defers()
             && state.tlb.loaded() == space.id()
             && state.lazy.get() == Attention::Active;
@@ -38,6 +41,7 @@ impl<P: Platform> UserMemory<'_, P> {
     pub fn catch_up(self, space: &AddressSpace<P::Cpus>) {
         let engine = self.0;
         let (_irq, here) = engine.stay();
+        engine.forbid_in_walk(here);
         if here.lazy.get() == Attention::Deferring {
             let (me, loaded, claimed) = (here.cpu, here.tlb.loaded(), space.id());
             assert!(

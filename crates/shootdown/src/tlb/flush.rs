@@ -141,6 +141,9 @@ impl<P: Platform> Shootdown<P> {
             let Some(here) = self.here_if_attached(&irq) else {
                 return self.flush_early();
             };
+            if request.must_reach_all() {
+                self.forbid_in_walk(here);
+            }
             // The platform is asked in the first turn only: after a wait for a slot all targets are interrupted.
             let asks = core::mem::replace(&mut asks_platform, false);
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {

@@ -39,7 +39,7 @@ impl<P: Platform> HostRoots<'_, P> {
         let (_irq, here) = engine.stay();
         let (me, state) = (here.cpu, here.state);
         if name(previous) == name(next) {
-            Shootdown::check_host(here, previous);
+            engine.check_host(here, previous);
             if let Some(next) = next {
                 engine.switch_to(previous, next);
             }
@@ -58,7 +58,7 @@ impl<P: Platform> HostRoots<'_, P> {
             "the host loads a root itself, but {:?} or what {me} has loaded has windows: use switch_to or switch_away",
             name(next)
         );
-        Shootdown::check_host(here, previous);
+        engine.check_host(here, previous);
         engine.leave_tag::<false>(here);
         state.tlb.begin_load();
         state.lazy.set(Attention::Active);
@@ -121,7 +121,7 @@ impl<P: Platform> HostRoots<'_, P> {
     pub fn begin_foreign_root(self) {
         let engine = self.0;
         let (_irq, here) = engine.stay();
-        Shootdown::check_host(here, None);
+        engine.check_host(here, None);
         if !engine.is_ready(here.cpu) {
             not_online(here.cpu);
         }

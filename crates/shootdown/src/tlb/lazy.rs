@@ -26,6 +26,8 @@ pub(crate) enum Attention {
     /// It is about to use a space again, perhaps under a tag that it kept, and has not yet loaded its root, or not looked what it has missed.
     /// Said where anything may have passed it by: by a CPU that was lazy or deferring, and where back ends flush.
     Joining = 4,
+    /// It reads page tables, perhaps of a space that it has not loaded; what it was before comes back afterwards ([`Walk`](crate::user_memory::Walk)).
+    Walking = 5,
 }
 
 /// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, where back ends flush also at each load
@@ -68,7 +70,8 @@ impl LazyMark {
             1 => Attention::Lazy,
             2 => Attention::Detached,
             3 => Attention::Deferring,
-            _ => Attention::Joining,
+            4 => Attention::Joining,
+            _ => Attention::Walking,
         }
     }
 
@@ -106,6 +109,19 @@ impl LazyMark {
             .store(Attention::Joining as u64, Ordering::Relaxed);
     }
 
+    /// The CPU is about to read page tables; a full barrier must follow.
+    pub(super) fn begin_walk(&self) {
+        // Relaxed: as in `begin_join`.
+        self.attention
+            .store(Attention::Walking as u64, Ordering::Relaxed);
+    }
+
+    /// The CPU has read them, and is again what it was.
+    pub(super) fn end_walk(&self, before: Attention) {
+        // ORDERING: Release publishes the reads: an initiator that skips us, or leaves us to a back end, may free the tables (I4); pairs with `get`.
+        self.attention.store(before as u64, Ordering::Release);
+    }
+
     /// [`Lazy`](Attention::Lazy), [`Deferring`](Attention::Deferring): the CPU has used its space for the last time;
     /// [`Detached`](Attention::Detached): its tables too. [`Active`](Attention::Active): it is about to use a space, and a full barrier and a look at
     /// the generation must follow; or it ends a join: the root is loaded, and what passed the CPU by is dropped.
@@ -127,7 +143,7 @@ impl Attention {
     /// Whether a flush, which [spares nobody](crate::tlb::FlushRequest::must_reach_all) or not, need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
     pub(crate) fn skips(self, must_reach_all: bool) -> bool {
         match self {
-            Self::Active | Self::Joining => false,
+            Self::Active | Self::Joining | Self::Walking => false,
             Self::Lazy | Self::Deferring => !must_reach_all,
             Self::Detached => true,
         }

@@ -3,6 +3,7 @@
 //! * [`scope`](FlushScope): whose translations to forget. [`range`](FlushRange), [`ranges`](FlushRanges): which of them.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading and leaving spaces (I2). `load`: loading roots. `host_load`: when the host loads them. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
+//! * [`walk`](Walk): reading tables without their lock.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
@@ -41,6 +42,7 @@ mod switch;
 mod tag_run;
 mod ticket;
 mod vcpu;
+mod walk;
 mod window;
 mod window_root;
 
@@ -59,6 +61,7 @@ pub use scope::FlushScope;
 pub use space::AddressSpace;
 pub use ticket::FlushTicket;
 pub use vcpu::{GuestEntry, GuestExit, Vcpu};
+pub use walk::Walk;
 pub use window_root::WindowRoot;
 
 pub(crate) use asid::{Slots, Why};
@@ -66,3 +69,4 @@ pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use tag_run::TagRun;
+pub(crate) use walk::WalkState;

@@ -99,7 +99,7 @@ impl FlushRanges {
 
     /// The same request, as if tables were freed.
     #[inline]
-    pub(super) fn with_freed(mut self) -> Self {
+    pub(super) const fn with_freed(mut self) -> Self {
         self.0[0].0 |= Word::MARK;
         self
     }

@@ -21,7 +21,7 @@ impl RemoteTargets<'_> {
     }
 
     /// Takes each CPU for which `reaches` returns true; it is asked at most once a CPU, in ascending order. If tables are freed, it is not
-    /// asked about CPUs that are just loading a root: these stay, and are interrupted.
+    /// asked about CPUs that are just loading a root, or [walk](crate::user_memory::Walk) tables: these stay, and are interrupted.
     pub fn take_if(&mut self, mut reaches: impl FnMut(CpuId) -> bool) {
         self.0.take_if(&mut reaches);
     }
@@ -49,8 +49,8 @@ trait Take {
 struct OwnTargets<'a, P: Platform> {
     engine: &'a Shootdown<P>,
     here: Here<'a, P>,
-    /// Whether CPUs that are just loading a root stay.
-    keeps_joining: bool,
+    /// Whether CPUs that are just loading a root, or walk tables, stay.
+    keeps_some: bool,
 }
 
 impl<P: Platform> Take for OwnTargets<'_, P> {
@@ -61,17 +61,20 @@ impl<P: Platform> Take for OwnTargets<'_, P> {
 
     fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
         for cpu in self.here.targets.iter() {
-            // It may load the space under a tag that it kept, after a back end has dropped what is under the one before, and walk freed
-            // tables until it has looked (I4).
-            let is_joining = || self.engine.state(cpu).lazy.get() == Attention::Joining;
-            if !(self.keeps_joining && is_joining()) && reaches(cpu) {
+            // One that joins may load the space under a tag that it kept, after a back end has dropped what is under the one before, and walk freed
+            // tables until it has looked (I4). One that walks them by itself reads them.
+            let must_answer = || {
+                let attention = self.engine.state(cpu).lazy.get();
+                matches!(attention, Attention::Joining | Attention::Walking)
+            };
+            if !(self.keeps_some && must_answer()) && reaches(cpu) {
                 self.here.targets.remove(cpu);
             }
         }
     }
 
     fn take_all(&mut self) {
-        match self.keeps_joining {
+        match self.keeps_some {
             true => self.take_if(&mut |_| true),
             false => self.here.targets.clear(),
         }
@@ -102,7 +105,7 @@ impl<P: Platform> Shootdown<P> {
         let mut own = OwnTargets {
             engine: self,
             here,
-            keeps_joining: request.must_reach_all() && space.is_some(),
+            keeps_some: request.must_reach_all() && space.is_some(),
         };
         let mut targets = RemoteTargets(&mut own);
         let is_done = self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done;

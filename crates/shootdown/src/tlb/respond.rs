@@ -69,7 +69,7 @@ impl<P: Platform> Shootdown<P> {
     /// # Safety
     /// 1. As [`serve_flush`](Self::serve_flush).
     #[inline(always)]
-    unsafe fn read_flush(&self, found: Found) -> FlushRequest {
+    pub(super) unsafe fn read_flush(&self, found: Found) -> FlushRequest {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_of(found).contents() };
         if found.kind.has(Kind::INDIRECT) {

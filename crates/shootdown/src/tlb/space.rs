@@ -25,6 +25,8 @@ pub struct AddressSpace<C: Capacity> {
     /// Whether any CPU is or was a resident. A CPU that is one knows its own store; others may learn it late, and then ask one
     /// CPU too many.
     has_residents: OwnFlag,
+    /// Not zero once a CPU has walked the tables where flushes might have passed it by; see `walk.rs`.
+    walked: AtomicU64,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<C>,
     /// Where it has, or has asked for, a [global tag](crate::remote::GlobalTags).
@@ -48,6 +50,7 @@ impl<C: Capacity> AddressSpace<C> {
             root,
             top: AtomicU64::new(1),
             has_residents: OwnFlag::new(),
+            walked: AtomicU64::new(0),
             residents: AtomicCpuMask::new(),
             tag_set: SetOnce::new(),
             generation: Padded(Changed {
@@ -105,6 +108,19 @@ impl<C: Capacity> AddressSpace<C> {
     /// said so before its barrier (I2).
     pub(crate) fn has_residents(&self) -> bool {
         self.has_residents.get()
+    }
+
+    /// A CPU is about to walk the tables, and issues a full barrier before it does.
+    pub(super) fn note_walk(&self) {
+        // Relaxed: the barrier publishes it.
+        if self.walked.load(Ordering::Relaxed) == 0 {
+            self.walked.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any CPU walks the tables, or has, where flushes might pass it by. After the barrier of I1.
+    pub(super) fn was_walked(&self) -> bool {
+        self.walked.load(Ordering::Relaxed) != 0
     }
 
     /// Whether `me`, which is the running CPU or in no use of the space, stays in the set when it leaves.

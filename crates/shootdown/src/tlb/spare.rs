@@ -60,7 +60,9 @@ impl<P: Platform> Shootdown<P> {
     ) -> u64 {
         let is_absent = |lane: &u32| {
             let cpu = P::Cpus::cpu(group, *lane);
-            !self.state(cpu).lazy.is_in(space.id())
+            let mark = &self.state(cpu).lazy;
+            // It may walk tables where it is not.
+            !mark.is_in(space.id()) && !(P::CONFIG.has_walks && mark.get() == Attention::Walking)
         };
         let residents = ones_from(space.residents_of(group) & holders, 0);
         let absent = (residents.filter(is_absent)).fold(0u64, |absent, lane| absent | 1 << lane);

@@ -62,7 +62,7 @@ impl<P: Platform> Shootdown<P> {
         previous: Option<&AddressSpace<P::Cpus>>,
         next: SpaceRoot<'_, P::Cpus>,
     ) {
-        Self::check_host(here, previous);
+        self.check_host(here, previous);
         self.check_loads(here.cpu, next.space);
         let space = next.space.id();
         let stays = previous.is_some_and(|previous| previous.id() == space);
@@ -89,7 +89,7 @@ impl<P: Platform> Shootdown<P> {
     /// When `previous` is not what this CPU has loaded.
     pub fn switch_away(&self, previous: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let (_irq, here) = self.stay();
-        Self::check_host(here, Some(previous));
+        self.check_host(here, Some(previous));
         // A lazy CPU that had to let go has loaded a kernel root, perhaps another one.
         if here.tlb.loaded() != SpaceId::KERNEL || !here.tlb.is_untagged(kernel_root) {
             self.load_kernel(here, kernel_root);
@@ -161,7 +161,8 @@ impl<P: Platform> Shootdown<P> {
         self.check_owner(next.id());
     }
 
-    pub(super) fn check_host(here: Here<'_, P>, previous: Option<&AddressSpace<P::Cpus>>) {
+    pub(super) fn check_host(&self, here: Here<'_, P>, previous: Option<&AddressSpace<P::Cpus>>) {
+        self.forbid_in_walk(here);
         let loaded = here.tlb.host();
         let claimed = previous.map_or(SpaceId::KERNEL, AddressSpace::id);
         if loaded != claimed {
@@ -195,7 +196,7 @@ impl<P: Platform> UserMemory<'_, P> {
     pub fn enter_lazy(self, space: &AddressSpace<P::Cpus>, kernel_root: KernelRoot) {
         let engine = self.0;
         let (_irq, here) = engine.stay();
-        Shootdown::check_host(here, Some(space));
+        engine.check_host(here, Some(space));
         if here.tlb.loaded() == SpaceId::KERNEL {
             // Lazy already, and detached.
         } else if engine.policy().is_lazy() {
