@@ -93,7 +93,7 @@ counters! {
     ipis_refused,
     /// Interrupts sent again because a target did not answer ([`set_stall_ns`](crate::watch::Watcher::set_stall_ns)).
     ipis_resent,
-    /// [Walks](crate::user_memory::Walk) of this CPU for whose end another CPU waited.
+    /// [Walks](crate::user_memory::Walk) of this CPU that left a request unanswered until their end.
     walks_awaited,
     /// Functions that this CPU ran for an initiator, itself included.
     functions_run,

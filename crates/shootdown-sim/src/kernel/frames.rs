@@ -91,6 +91,7 @@ impl<C: Capacity> World<C> {
                 format!("the table in frame {table} is freed, and cpu{walker} can still walk it");
             self.fail_walk(table, story);
         }
+        self.check_not_walked(table);
         self.check_unlinked(table);
         self.check_no_guest_walks(table);
         let held = self.frames.lock.take(&self.engine);
@@ -116,6 +117,24 @@ impl<C: Capacity> World<C> {
     fn fail_walk(&self, table: u16, story: String) -> ! {
         self.hardware.book.borrow().blame(Subject::Table(table));
         context().fail(FailureKind::FreedTable, story)
+    }
+
+    /// No CPU is reading it without its lock.
+    fn check_not_walked(&self, table: u16) {
+        let walker = self
+            .walked
+            .iter()
+            .position(|walked| walked.get() == Some(table));
+        if let Some(walker) = walker {
+            let story =
+                format!("the table in frame {table} is freed, and cpu{walker} is reading it");
+            self.fail_walk(table, story);
+        }
+    }
+
+    /// Has a look under the allocator's lock.
+    pub(super) fn look_at_frames(&self) {
+        drop(self.frames.lock.take(&self.engine));
     }
 
     /// No root that is loaded leads to the table, whoever walks it now.

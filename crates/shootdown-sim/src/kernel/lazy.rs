@@ -98,6 +98,7 @@ impl<C: Capacity> World<C> {
         if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
             self.retire_all(space);
             space.end();
+            self.free_side_table(space);
             self.release_table(space.root);
         }
     }

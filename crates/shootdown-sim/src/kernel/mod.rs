@@ -52,6 +52,7 @@ mod theme;
 mod threads;
 mod tlb;
 mod top;
+mod walks;
 mod window;
 mod windowing;
 mod world;

@@ -113,6 +113,8 @@ impl<C: Capacity> World<C> {
             Operation::Rest => self.rest(draw),
             Operation::Guests => self.use_guests(draw),
             Operation::Firmware => self.call_firmware(draw),
+            Operation::Walk => self.walk_tables(draw),
+            Operation::ReplaceSideTable => self.replace_side_table(draw),
         }
     }
 

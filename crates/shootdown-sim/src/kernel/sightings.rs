@@ -106,10 +106,16 @@ pub enum Sight {
     DirtyFound,
     /// A virtual machine was destroyed.
     GuestDestroyed,
+    /// A CPU read tables of a space whose set it was not in.
+    WalkedElsewhere,
+    /// Another CPU waited until tables were read.
+    WalkAwaited,
+    /// A table was given up after a sync.
+    TableSynced,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 50;
+const SIGHTS: usize = 53;
 
 impl Sight {
     /// All of them, in words.
@@ -200,6 +206,15 @@ impl Sight {
         ),
         (Self::DirtyFound, "a page was in the log of writes"),
         (Self::GuestDestroyed, "a virtual machine was destroyed"),
+        (
+            Self::WalkedElsewhere,
+            "a CPU read tables of a space that it had not loaded",
+        ),
+        (
+            Self::WalkAwaited,
+            "a CPU waited until another had read tables",
+        ),
+        (Self::TableSynced, "a table that walks find was replaced"),
     ];
 }
 

@@ -61,6 +61,8 @@ pub struct Space<C: Capacity> {
     pub(super) windows: RefCell<Vec<Rc<Windows>>>,
     /// CPUs that are lazy in it, and one for all users together. Without any, the root is free.
     pub(super) keepers: AtomicU64,
+    /// An entry that leads to a table as those of the root do, but for the hardware.
+    pub(super) side: AtomicU64,
 }
 
 impl<C: Capacity> Space<C> {
@@ -114,6 +116,7 @@ impl<C: Capacity> World<C> {
             users: AtomicU64::new(1),
             windows: RefCell::default(),
             keepers: AtomicU64::new(1),
+            side: AtomicU64::new(0),
         });
         // Not all at the same: what one space's generation means must not be taken for another's. And where it stays: memory knows
         // its words by their addresses, and where a stack has its temporaries depends on the compiler.

@@ -16,7 +16,7 @@ const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
 /// how often where flushes are all that is, and where guests are.
-const WEIGHTS: [(Operation, u32, u32, u32, u32); 20] = [
+const WEIGHTS: [(Operation, u32, u32, u32, u32); 22] = [
     (Operation::Touch, 28, 2, 22, 8),
     (Operation::ChangeOwn, 12, 4, 20, 3),
     (Operation::ChangeAny, 18, 4, 20, 5),
@@ -38,6 +38,8 @@ const WEIGHTS: [(Operation, u32, u32, u32, u32); 20] = [
     // Last: what is drawn for the others does not depend on them.
     (Operation::Guests, 30, 10, 20, 60),
     (Operation::Firmware, 8, 2, 8, 3),
+    (Operation::Walk, 30, 6, 30, 10),
+    (Operation::ReplaceSideTable, 12, 2, 12, 3),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +64,8 @@ pub(super) enum Operation {
     Rest,
     Guests,
     Firmware,
+    Walk,
+    ReplaceSideTable,
 }
 
 /// What a run is about.
@@ -122,12 +126,14 @@ impl Theme {
             random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
         }
         let churns = Plan::churns(seed);
+        let has_walks = fastrand::Rng::with_seed(seed ^ 0x3a1c).u8(..4) == 0;
         let has_firmware = fastrand::Rng::with_seed(seed ^ 0xf1f0).u8(..4) == 0;
         let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing, with_guests)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
             match matter {
                 _ if operation == Operation::Guests && guests == GuestShare::None => 0,
                 _ if operation == Operation::Firmware && !has_firmware => 0,
+                _ if is_of_walks(operation) && !has_walks => 0,
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,
                 Matter::Memory if churns && is_of_kernel(operation) => CHURNING * often.max(1),
                 Matter::Memory => usual * often,
@@ -164,6 +170,10 @@ impl Theme {
 
 /// How often a CPU does something with the kernel's pages where these churn.
 const CHURNING: u32 = 24;
+
+fn is_of_walks(operation: Operation) -> bool {
+    matches!(operation, Operation::Walk | Operation::ReplaceSideTable)
+}
 
 fn is_of_kernel(operation: Operation) -> bool {
     use Operation::{MapKernel, TouchKernel, UnmapKernel};

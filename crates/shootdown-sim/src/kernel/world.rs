@@ -63,6 +63,8 @@ pub struct World<C: Capacity> {
     /// The stretch without interrupts that each CPU is in; 0 for none.
     pub(super) stretches: Vec<Cell<u64>>,
     pub(super) next_stretch: Cell<u64>,
+    /// The table that each CPU is reading without its lock.
+    pub(super) walked: Vec<Cell<Option<u16>>>,
     /// Programs that still do something.
     pub(super) busy: Cell<usize>,
     /// Kernel threads among them.
@@ -140,6 +142,7 @@ impl<C: Capacity> World<C> {
             knew: (0..cpus).map(|_| RefCell::default()).collect(),
             stretches: vec![Cell::new(0); cpus],
             next_stretch: Cell::new(1),
+            walked: vec![Cell::new(None); cpus],
             busy: Cell::new(cpus + threads),
             threads_left: Cell::new(threads),
             ready: RefCell::new((cpus..cpus + threads).collect()),
@@ -174,6 +177,7 @@ impl<C: Capacity> World<C> {
             (Sight::SlotsBusy, stats.slots_exhausted),
             (Sight::Refused, stats.ipis_refused),
             (Sight::Resent, stats.ipis_resent),
+            (Sight::WalkAwaited, stats.walks_awaited),
             (Sight::Taken, stats.cpus_taken),
             (Sight::Everywhere, stats.flushes_everywhere),
         ];
