@@ -10,7 +10,7 @@
  * SHOOTDOWN_INVALID is also the answer to a pointer that is not aligned. What C
  * cannot be kept from, and nobody can see, is a duty of the caller:
  *
- * 1. Engine, CPU memory, spaces, tickets and nodes are all zero at first, are written by this library only, and stay where they are as
+ * 1. Engine, CPU memory, spaces, tickets, walks and nodes are all zero at first, are written by this library only, and stay where they are as
  *    long as their descriptions say.
  * 2. Pointers are null or lead to what their types say; arrays have as many elements as their counts say, texts end with a zero.
  *    SHOOTDOWN_CPUS_256 is defined in every file or in none, as the library was built; header and library are of one version.
@@ -39,12 +39,14 @@
 // As the count of a range: the whole space.
 #define SHOOTDOWN_ALL_PAGES SIZE_MAX
 
-// For tickets and nodes: all zero.
+// For tickets, walks and nodes: all zero.
 #ifdef __cplusplus
 #define SHOOTDOWN_TICKET_INIT {}
+#define SHOOTDOWN_WALK_INIT {}
 #define SHOOTDOWN_NODE_INIT {}
 #else
 #define SHOOTDOWN_TICKET_INIT {{0}}
+#define SHOOTDOWN_WALK_INIT {{0}}
 #define SHOOTDOWN_NODE_INIT {{0}}
 #endif
 
@@ -105,6 +107,12 @@
 
 // Alignment of a ticket.
 #define SHOOTDOWN_TICKET_ALIGN 8
+
+// Bytes of a walk.
+#define SHOOTDOWN_WALK_SIZE 128
+
+// Alignment of a walk.
+#define SHOOTDOWN_WALK_ALIGN 8
 
 // Bytes of a node.
 #define SHOOTDOWN_NODE_SIZE 128
@@ -245,6 +253,12 @@ typedef struct shootdown_range_t {
   // Binary logarithm of the size of a page, 12 to 48.
   uint32_t page_shift;
 } shootdown_range_t;
+
+// A section in which this CPU reads page tables without their lock. All zero (SHOOTDOWN_WALK_INIT) before its first use; empty, and good for another one, after
+// shootdown_walk_end. It lies on the stack of the task that walks.
+typedef struct SHOOTDOWN_ALIGNED(8) shootdown_walk_t {
+  uint8_t opaque[SHOOTDOWN_WALK_SIZE];
+} shootdown_walk_t;
 
 // It was done.
 #define SHOOTDOWN_OK 0
@@ -519,6 +533,30 @@ shootdown_status_t shootdown_kick(struct shootdown_engine_t *engine,
                                   const struct shootdown_cpus_t *targets,
                                   struct shootdown_ticket_t *ticket);
 
+// Begins a section: until shootdown_walk_end no page table of space is freed or reused, because flushes with SHOOTDOWN_FREED_TABLES or SHOOTDOWN_STRICT and
+// shootdown_sync_walks wait. Tables stay, pages do not: read an entry once, take a reference to the page unless it has none left, then read the entry again.
+// Interrupts are off from here to shootdown_walk_end, on this CPU. Inside, poll as in any lock; take no lock whose holder may wait for freed tables (try, and end the
+// section if that fails); do not wait in the engine, flush freed tables, call and wait, load a root or become lazy: the engine panics at these. Sections may lie
+// in each other, the inner one ends first. Does not block.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE, SHOOTDOWN_ALREADY (walk is
+// in use).
+shootdown_status_t shootdown_walk_begin(struct shootdown_engine_t *engine,
+                                        struct shootdown_space_t *space,
+                                        struct shootdown_walk_t *walk);
+
+// Ends a section on the CPU that began it, and answers what waited for its end.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (it is empty).
+shootdown_status_t shootdown_walk_end(struct shootdown_walk_t *walk);
+
+// Waits until every CPU that was walking tables of space has ended its section: for tables that change and stay in use. Unlink the table first. Flushes with
+// SHOOTDOWN_FREED_TABLES do the same by themselves. Interrupts and preemption in any state; spins, serving the flushes of this CPU. Not inside a section.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_NO_MEMORY.
+shootdown_status_t shootdown_sync_walks(struct shootdown_engine_t *engine,
+                                        struct shootdown_space_t *space);
+
 // The kernel's, needed by a library with the feature panic-handler: gets one line, which is valid during the call, and does not return. It is called
 // when the library finds a broken duty that no error can answer.
 extern void shootdown_panic(const char *text);
@@ -589,6 +627,8 @@ SHOOTDOWN_ASSERT(sizeof(shootdown_space_t) == SHOOTDOWN_SPACE_SIZE);
 SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_space_t) == SHOOTDOWN_SPACE_ALIGN);
 SHOOTDOWN_ASSERT(sizeof(shootdown_ticket_t) == SHOOTDOWN_TICKET_SIZE);
 SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_ticket_t) == SHOOTDOWN_TICKET_ALIGN);
+SHOOTDOWN_ASSERT(sizeof(shootdown_walk_t) == SHOOTDOWN_WALK_SIZE);
+SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_walk_t) == SHOOTDOWN_WALK_ALIGN);
 SHOOTDOWN_ASSERT(sizeof(shootdown_node_t) == SHOOTDOWN_NODE_SIZE);
 SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_node_t) == SHOOTDOWN_NODE_ALIGN);
 SHOOTDOWN_ASSERT(sizeof(uintptr_t) == sizeof(size_t));

@@ -44,6 +44,11 @@ pub const SHOOTDOWN_TICKET_SIZE: usize = 192;
 /// Alignment of a ticket.
 pub const SHOOTDOWN_TICKET_ALIGN: usize = 8;
 
+/// Bytes of a walk.
+pub const SHOOTDOWN_WALK_SIZE: usize = 128;
+/// Alignment of a walk.
+pub const SHOOTDOWN_WALK_ALIGN: usize = 8;
+
 /// Bytes of a node.
 pub const SHOOTDOWN_NODE_SIZE: usize = 128;
 /// Alignment of a node.
@@ -78,6 +83,14 @@ pub struct TicketStorage {
     opaque: [u8; SHOOTDOWN_TICKET_SIZE],
 }
 
+/// A section in which this CPU reads page tables without their lock. All zero (SHOOTDOWN_WALK_INIT) before its first use; empty, and good for another one, after
+/// shootdown_walk_end. It lies on the stack of the task that walks.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub struct WalkStorage {
+    opaque: [u8; SHOOTDOWN_WALK_SIZE],
+}
+
 /// A function that can be posted to one CPU at a time, in any number and under any lock: memory of the caller's, all zero (SHOOTDOWN_NODE_INIT)
 /// before shootdown_node_init.
 #[derive(Debug)]
@@ -101,6 +114,7 @@ zeroed! {
     MemoryStorage, SHOOTDOWN_MEMORY_SIZE;
     SpaceStorage, SHOOTDOWN_SPACE_SIZE;
     TicketStorage, SHOOTDOWN_TICKET_SIZE;
+    WalkStorage, SHOOTDOWN_WALK_SIZE;
     NodeStorage, SHOOTDOWN_NODE_SIZE;
 }
 
@@ -113,6 +127,8 @@ const _: () = {
     assert!(align_of::<SpaceStorage>() == SHOOTDOWN_SPACE_ALIGN);
     assert!(size_of::<TicketStorage>() == SHOOTDOWN_TICKET_SIZE);
     assert!(align_of::<TicketStorage>() == SHOOTDOWN_TICKET_ALIGN);
+    assert!(size_of::<WalkStorage>() == SHOOTDOWN_WALK_SIZE);
+    assert!(align_of::<WalkStorage>() == SHOOTDOWN_WALK_ALIGN);
     assert!(size_of::<NodeStorage>() == SHOOTDOWN_NODE_SIZE);
     assert!(align_of::<NodeStorage>() == SHOOTDOWN_NODE_ALIGN);
     assert!(SHOOTDOWN_CPU_WORDS == SHOOTDOWN_MAX_CPUS.div_ceil(64));

@@ -27,6 +27,7 @@ mod space;
 
 mod flush;
 mod ticket;
+mod walk;
 
 #[cfg(all(feature = "panic-handler", target_os = "none"))]
 mod panic;
@@ -65,3 +66,4 @@ pub use status::*;
 pub use ticket::{
     shootdown_kick, shootdown_ticket_drop, shootdown_ticket_is_done, shootdown_ticket_wait,
 };
+pub use walk::{shootdown_sync_walks, shootdown_walk_begin, shootdown_walk_end};

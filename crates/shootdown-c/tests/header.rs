@@ -31,6 +31,7 @@ static void hit(void *data, uint32_t cpu)
 int main(void)
 {
     shootdown_ticket_t ticket = SHOOTDOWN_TICKET_INIT;
+    shootdown_walk_t walk = SHOOTDOWN_WALK_INIT;
     shootdown_node_t node = SHOOTDOWN_NODE_INIT;
     shootdown_cpus_t ran;
     shootdown_range_t all = {0, SHOOTDOWN_ALL_PAGES, 12};
@@ -38,6 +39,7 @@ int main(void)
     status |= shootdown_submit_flush_kernel(&engine, &all, 1, SHOOTDOWN_FREED_TABLES, &ticket);
     status |= shootdown_node_init(&engine, &node, hit, NULL);
     status |= shootdown_call_all(&engine, hit, NULL, &ran);
+    status |= shootdown_walk_end(&walk);
     return shootdown_ticket_drop(&ticket) == SHOOTDOWN_OK ? status : 1;
 }
 "#;

@@ -224,6 +224,67 @@ fn a_ticket_waits_for_the_other_cpu() {
     });
 }
 
+/// One thread plays both CPUs.
+#[test]
+fn freed_tables_wait_for_a_walk() {
+    let machine = Machine::with_cpus(2);
+    let engine = machine.engine();
+    let mut space = SpaceStorage::ZERO;
+    let mut ticket = TicketStorage::ZERO;
+    let mut walk = WalkStorage::ZERO;
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_space_init(engine, &mut space, 0x1000)
+    );
+    told!(SHOOTDOWN_OK, shootdown_switch_to(engine, &mut space));
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_walk_begin(engine, &mut space, &mut walk)
+    );
+    told!(
+        SHOOTDOWN_ALREADY,
+        shootdown_walk_begin(engine, &mut space, &mut walk)
+    );
+    become_cpu(1);
+    let range = Range {
+        start: 0x4000_0000,
+        count: 1,
+        page_shift: 12,
+    };
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_submit_flush(
+            engine,
+            &mut space,
+            &range,
+            1,
+            SHOOTDOWN_FREED_TABLES,
+            &mut ticket
+        )
+    );
+    become_cpu(0);
+    for ends in [false, true] {
+        if ends {
+            told!(SHOOTDOWN_OK, shootdown_walk_end(&mut walk));
+        } else {
+            told!(SHOOTDOWN_OK, shootdown_poll(engine));
+        }
+        let mut is_done = !ends;
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_ticket_is_done(&ticket, &mut is_done)
+        );
+        assert_eq!(is_done, ends);
+    }
+    told!(SHOOTDOWN_NOT_INITIALISED, shootdown_walk_end(&mut walk));
+    told!(SHOOTDOWN_OK, shootdown_sync_walks(engine, &mut space));
+    become_cpu(1);
+    told!(SHOOTDOWN_OK, shootdown_ticket_drop(&mut ticket));
+    become_cpu(0);
+    told!(SHOOTDOWN_OK, shootdown_switch_away(engine, 0x2000));
+    told!(SHOOTDOWN_OK, shootdown_space_deinit(engine, &mut space));
+}
+
 #[test]
 fn a_strict_flush_is_not_acknowledged_early() {
     let machine = Machine::with_cpus(2);
