@@ -124,14 +124,32 @@ fn a_sync_beside_a_back_end_finds_the_walker() {
 /// The space has a tag that is the same on all CPUs, and so has no need of the set of them.
 #[test]
 fn an_instruction_that_flushes_all_cpus_does_not_pass_by_a_walker() {
-    fn settle(machine: &Machine<2>, space: &Space) {
-        machine.switch_to(None, space);
-    }
-    fn flush_by_tag(machine: &Machine<2>, space: &Space) {
+    check(3, || {
+        let machine = globally_tagged::<2>();
         machine.set_policy(Policy::BEST.with_global_tags_from(1));
-        machine.flush(space, page(0), FreedTables::No);
-        machine.flush(space, page(0), FreedTables::No);
-        machine.flush(space, page(0), FreedTables::Yes);
-    }
-    reuse_a_table_beside_a_walker(globally_tagged, settle, flush_by_tag, leave);
+        let space = Arc::new(AddressSpace::new(&machine, tables(TABLE_OWNER + 1)));
+        let (settled, done, ready) = (flag(), flag(), Arc::new(Event::new()));
+        let walker = {
+            let (space, ready) = (space.clone(), ready.clone());
+            on_cpu(&machine, 1, move |machine| {
+                load(machine, &space);
+                ready.set();
+                idle_until(machine, || settled.load(Ordering::Acquire));
+                read_tables(machine, &space);
+                idle_until(machine, || done.load(Ordering::Acquire));
+                leave(machine, &space);
+            })
+        };
+        ready.wait();
+        (0..2).for_each(|_| machine.flush(&*space, page(0), FreedTables::No));
+        tell(&machine, 1, settled);
+        machine
+            .platform()
+            .shared_top
+            .store(false, Ordering::Relaxed);
+        free(&machine, &space);
+        machine.platform().table_page.reuse();
+        tell(&machine, 1, done);
+        walker.join().unwrap();
+    });
 }

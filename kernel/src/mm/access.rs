@@ -1,5 +1,6 @@
 //! What a faulting access was, and why it was refused.
 
+use super::prot::Prot;
 use crate::errno::Errno;
 use core::fmt;
 
@@ -18,6 +19,15 @@ pub struct FaultAccess {
 }
 
 impl FaultAccess {
+    /// The rights that it needs in the entry.
+    pub(super) const fn rights(self) -> Prot {
+        match (self.write, self.exec) {
+            (true, _) => Prot::READ_WRITE,
+            (false, true) => Prot::READ.with(Prot::EXEC),
+            (false, false) => Prot::READ,
+        }
+    }
+
     /// What a read by the kernel on behalf of a program would be.
     pub(super) const READ: Self = Self {
         write: false,

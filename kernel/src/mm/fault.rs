@@ -4,11 +4,13 @@
 use super::access::{FaultAccess, FaultError};
 use super::frames::{self, Frame, Share};
 use super::invalidate::Gather;
-use super::layout::{STACK_GUARD, STACK_LIMIT, STACK_TOP, USER_END, page_floor};
+use super::layout::{PhysAddr, STACK_GUARD, STACK_LIMIT, STACK_TOP, USER_END, page_floor};
+use super::page_table::PageTable;
 use super::pte::Pte;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
+use crate::platform::SHOOTDOWN;
 
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,9 @@ impl MemorySpace {
     pub fn fault(&self, addr: usize, access: FaultAccess) -> Result<(), FaultError> {
         if addr >= USER_END {
             return Err(FaultError::KernelAddress);
+        }
+        if self.is_granted(addr, access) {
+            return Ok(());
         }
         // Zeroed before the lock is taken: it is most of the work, and other threads fault too.
         // A fault on a present entry is a missing right, or one that another CPU has just granted.
@@ -52,6 +57,15 @@ impl MemorySpace {
         outcome.map(|_| ())
     }
 
+    /// Whether another thread has made the page accessible in the meantime. Without the lock, which that thread may hold.
+    fn is_granted(&self, addr: usize, access: FaultAccess) -> bool {
+        let walk = walk_of(self);
+        // SAFETY: 1. the walk is this space's.
+        let entry = unsafe { PageTable::peek(PhysAddr::new(self.engine().root()), addr) };
+        drop(walk);
+        entry.is_some_and(|entry| access.rights().within(entry.prot()))
+    }
+
     /// Makes the stack above `addr` reach down to it. The addresses are given out anew: waits for whoever has taken something away there, with the lock
     /// held, because other threads may use the stack as soon as the area is there.
     fn grow_stack(&self, addr: usize) -> Result<(), FaultError> {
@@ -62,6 +76,15 @@ impl MemorySpace {
         }
         Ok(())
     }
+}
+
+/// No table of the space is freed until this is dropped.
+fn walk_of(space: &MemorySpace) -> Option<impl Sized> {
+    #[cfg(feature = "breaks")]
+    if super::invalidate::breaks::walks_unprotected() {
+        return None;
+    }
+    Some(SHOOTDOWN.user_memory().walk(space.engine()))
 }
 
 impl Inner {

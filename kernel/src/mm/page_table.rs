@@ -125,6 +125,21 @@ impl PageTable {
         Some(&self.leaves(addr).ok()?[entry_index(addr, 0)])
     }
 
+    /// The leaf entry for the user address `addr` in the tables under `root`, as it is now; `None` if there is no table for it. Needs no lock.
+    ///
+    /// # Safety
+    /// 1. No table under `root` is freed meanwhile: the caller is in a walk of the space ([`UserMemory::walk`](shootdown::user_memory::UserMemory::walk)).
+    pub unsafe fn peek(root: PhysAddr, addr: usize) -> Option<Pte> {
+        let mut table = cells(&(), root);
+        for level in (1..=ROOT_LEVEL).rev() {
+            let next = table[entry_index(addr, level)].load().frame()?;
+            #[cfg(feature = "breaks")]
+            super::invalidate::breaks::reads_table(next);
+            table = cells(&(), next);
+        }
+        Some(table[entry_index(addr, 0)].load())
+    }
+
     /// Calls `visit` with the address and entry of every page of `range` that is not empty.
     pub fn visit(&self, range: UserRange, mut visit: impl FnMut(usize, &PteCell)) {
         let mut addr = range.start();

@@ -20,4 +20,6 @@ pub use chain::FrameChain;
 pub use frame::Frame;
 pub use list::ShareList;
 pub use pool::{capacity, init};
+#[cfg(feature = "breaks")]
+pub use share::is_free;
 pub use share::{Share, is_shared};

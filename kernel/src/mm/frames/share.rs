@@ -108,6 +108,13 @@ impl Share {
     }
 }
 
+/// Whether the frame at `address` is in a chain of free ones, and not its last.
+#[cfg(feature = "breaks")]
+pub fn is_free(address: PhysAddr) -> bool {
+    let word = link(number_of(address)).load(Ordering::Relaxed);
+    word != 0 && word & SHARED == 0
+}
+
 /// Whether the frame at `address`, which the caller owns, has other owners.
 pub fn is_shared(address: PhysAddr) -> bool {
     // ORDERING: as in `Share::is_only`.

@@ -6,6 +6,7 @@
 use super::gather::Gather;
 use crate::arch::percpu::cpu_id;
 use crate::mm::frames;
+use crate::mm::layout::PhysAddr;
 use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use core::mem;
@@ -44,12 +45,14 @@ pub enum Break {
     StayBehind,
     /// Copy from and to user memory on a CPU that has deferred flushes, without catching up. It does before user mode.
     CopyBehind,
+    /// Read page tables without their lock, and without saying so.
+    WalkUnprotected,
     /// Lose each 16th interrupt of the timers, as an emulator may.
     TickLost,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 14] = [
+pub const ALL: [(&str, Break); 15] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -63,6 +66,7 @@ pub const ALL: [(&str, Break); 14] = [
     ("guest-stays", Break::GuestStays),
     ("log-stays", Break::LogStays),
     ("stays-preempted", Break::StaysPreempted),
+    ("walk-unprotected", Break::WalkUnprotected),
     ("tick-lost", Break::TickLost),
 ];
 
@@ -108,6 +112,7 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
             | Break::GuestStays
             | Break::LogStays
             | Break::StaysPreempted
+            | Break::WalkUnprotected
             | Break::TickLost,
         ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
@@ -190,9 +195,29 @@ pub fn loses_tick() -> bool {
 pub fn dawdle() {
     /// Long enough for some writes of another CPU, short enough for many tries.
     const TURNS: usize = 1000;
-    if matches!(selected(), Some(Break::CopyEarly | Break::UnmapLate)) {
+    if matches!(
+        selected(),
+        Some(Break::CopyEarly | Break::UnmapLate | Break::WalkUnprotected)
+    ) {
         (0..TURNS).for_each(|_| core::hint::spin_loop());
     }
+}
+
+/// Whether the mistake of [`Break::WalkUnprotected`] is to be made.
+pub fn walks_unprotected() -> bool {
+    selected() == Some(Break::WalkUnprotected)
+}
+
+/// A page table is about to be read without its lock.
+///
+/// # Panics
+/// When it has been freed.
+pub fn reads_table(table: PhysAddr) {
+    dawdle();
+    assert!(
+        !frames::is_free(table),
+        "a page table was freed under a reader: {table:?}"
+    );
 }
 
 /// Whether the mistake of [`Break::CopyEarly`] is to be made.
