@@ -393,3 +393,27 @@ fn a_request_that_somebody_waits_for_is_left_to_the_wait() {
     let is_of_the_wait = |stall: &Stall| stall.found_by == FoundBy::Waiter;
     assert!(stalls.iter().all(is_of_the_wait), "{stalls:?}");
 }
+
+/// CPU 1 answers nothing, and the interrupt to CPU 2 is lost: whose request ends first nobody knows.
+#[test]
+fn a_wait_for_a_slot_interrupts_the_targets_of_all_requests_again() {
+    static REPORTS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<4>();
+    machine.watch().set_stall_ns(1000);
+    puppet.deafen(1);
+    let held: Vec<_> = [1, 1, 1, 2]
+        .map(|target| machine.kick(&CpuMask::only(cpu(target))))
+        .into();
+    puppet.lose_interrupt(2);
+    puppet.at_stall(|puppet| {
+        REPORTS.add();
+        if REPORTS.get() == 8 {
+            puppet.hear_again(1);
+        }
+    });
+    machine.kick(&CpuMask::only(cpu(3))).wait();
+    assert_eq!(REPORTS.get(), 1);
+    assert!(held[3].is_done() && !held[0].is_done());
+    assert_eq!(puppet.stalls.take()[0].target, cpu(1));
+    puppet.hear_again(1);
+}

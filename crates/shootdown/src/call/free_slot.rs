@@ -113,20 +113,23 @@ impl<P: Platform> Shootdown<P> {
         }
         self.poll_for(what);
         self.platform.relax();
+        // Any of them may end first, so the targets of all are interrupted again.
         self.watch_wait(watch, |waited_ns| {
-            self.stall_of(self.busy_request(what)?, waited_ns)
+            let stalls = self.busy_requests(what);
+            let stalls = stalls.filter_map(|request| self.stall_of(request, waited_ns));
+            stalls.reduce(|first, _| first)
         });
     }
 
-    /// A request that keeps a slot of this CPU busy, for reports.
-    fn busy_request(&self, what: WaitsFor) -> Option<RequestRef> {
+    /// The requests that keep this CPU's slots busy.
+    fn busy_requests(&self, what: WaitsFor) -> impl Iterator<Item = RequestRef> {
         let initiator = self.platform.current_cpu();
-        let slots = &self.state(initiator).slots[..what.slots()];
-        let slot = slots.iter().position(|slot| !slot.is_free())?;
-        Some(RequestRef {
+        let slots = self.state(initiator).slots[..what.slots()].iter();
+        let busy = slots.enumerate().filter(|(_, slot)| !slot.is_free());
+        busy.map(move |(slot, of_cpu)| RequestRef {
             initiator,
             slot,
-            number: slots[slot].number(),
+            number: of_cpu.number(),
         })
     }
 }
