@@ -31,9 +31,6 @@ impl MemorySpace {
         if addr >= USER_END {
             return Err(FaultError::KernelAddress);
         }
-        if self.is_granted(addr, access) {
-            return Ok(());
-        }
         // Zeroed before the lock is taken: it is most of the work, and other threads fault too.
         // A fault on a present entry is a missing right, or one that another CPU has just granted.
         let mut spare = if access.present {
@@ -57,8 +54,12 @@ impl MemorySpace {
         outcome.map(|_| ())
     }
 
-    /// Whether another thread has made the page accessible in the meantime. Without the lock, which that thread may hold.
-    fn is_granted(&self, addr: usize, access: FaultAccess) -> bool {
+    /// Whether another thread has made the page accessible since a processor faulted on it: then the access need only be repeated. Without the lock, which that
+    /// thread may hold.
+    pub fn is_granted(&self, addr: usize, access: FaultAccess) -> bool {
+        if addr >= USER_END {
+            return false;
+        }
         let walk = walk_of(self);
         // SAFETY: 1. the walk is this space's.
         let entry = unsafe { PageTable::peek(PhysAddr::new(self.engine().root()), addr) };

@@ -98,6 +98,9 @@ fn resolve(address: usize, access: FaultAccess) -> Result<(), FaultError> {
         return Ok(());
     }
     let space = task::current_space().ok_or(FaultError::NoProcess)?;
+    if space.is_granted(address, access) {
+        return Ok(());
+    }
     space.fault(address, access)
 }
 

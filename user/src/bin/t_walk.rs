@@ -15,6 +15,8 @@ const REGION: usize = 512 * PAGE;
 /// Where nothing else is.
 const PLACE: usize = 0x1000_0000_0000;
 const ROUNDS: usize = 4_000;
+/// One in so many gives the CPU away.
+const YIELDS: usize = 200;
 
 /// Has the kernel read pages of the region, some of which are there, until `ends`. How many were, and how many were not.
 fn read(file: &File, seed: u64, ends: &AtomicBool) -> (u64, u64) {
@@ -50,17 +52,21 @@ fn main() -> ExitCode {
             .collect();
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         for round in 0..ROUNDS {
-            let at =
-                machine::map(PLACE, REGION, rights, libc::MAP_FIXED).expect("the place is free");
+            let at = machine::map(PLACE, REGION, rights, libc::MAP_FIXED_NOREPLACE)
+                .expect("the place is free");
             for page in 0..4 {
                 // SAFETY: just mapped; the kernel alone reads there.
                 unsafe { ((at + page * PAGE) as *mut u64).write_volatile(round as u64) };
             }
-            if round % 4 == 0 {
+            // On one CPU they read then, and below.
+            if round % YIELDS == 0 {
                 thread::yield_now();
             }
             // SAFETY: nobody uses it but the kernel for the readers, which are told.
             assert_eq!(unsafe { libc::munmap(at as *mut _, REGION) }, 0);
+            if round % YIELDS == 1 {
+                thread::yield_now();
+            }
         }
         ends.store(true, Relaxed);
         for reader in all {

@@ -62,7 +62,7 @@ impl<P: Platform> Shootdown<P> {
             let cpu = P::Cpus::cpu(group, *lane);
             let mark = &self.state(cpu).lazy;
             // It may walk tables where it is not.
-            !mark.is_in(space.id()) && !(P::CONFIG.has_walks && mark.get() == Attention::Walking)
+            !(mark.is_in(space.id()) || P::CONFIG.has_walks && mark.get() == Attention::Walking)
         };
         let residents = ones_from(space.residents_of(group) & holders, 0);
         let absent = (residents.filter(is_absent)).fold(0u64, |absent, lane| absent | 1 << lane);

@@ -118,7 +118,28 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         let name = format!("coherence: {program} notices {step}");
         tally.check(&name, || noticed(fleet, (program, arguments), step));
     }
+    tally.check("coherence: the kernel notices walk-unprotected", || {
+        walked_freed(fleet)
+    });
     on_linux(fleet, tally);
+}
+
+/// Passes if the kernel says that it read a page table that was freed.
+fn walked_freed(fleet: &Fleet) -> Outcome<String> {
+    let start = Start {
+        options: "break=walk-unprotected",
+        ..Start::lasting(30, 4)
+    };
+    let words = "a page table was freed under a reader";
+    let finished = fleet.boot(&fleet.breakable, "t_walk", start)?;
+    let said = finished.console.lines().find(|line| line.contains(words));
+    match (&finished.end, said) {
+        (End::Panicked(_), Some(line)) => Ok(line.trim().to_owned()),
+        _ => Err(Failure::work(format!(
+            "walk-unprotected went unnoticed: {}",
+            finished.account()
+        ))),
+    }
 }
 
 fn on_linux(fleet: &Fleet, tally: &mut Tally) {
