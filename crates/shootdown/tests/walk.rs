@@ -314,12 +314,14 @@ fn tables_that_were_walked_are_not_freed_by_an_instruction_alone() {
             flush(machine, scene.space, FreedTables::No);
         }
         assert!(!puppet.everywhere.take().is_empty(), "{walker:?} has a tag");
+        puppet.sent.take();
         let section = scene.walk();
         puppet.reaches(EVERYBODY);
         let ticket = scene.submit_freed();
         scene.poll();
         assert!(!ticket.is_done(), "{walker:?}");
-        assert!(puppet.everywhere.take().is_empty());
+        assert_eq!(puppet.everywhere.take().len(), 1);
+        assert_eq!(puppet.sent.take(), [(0, WALKER)], "{walker:?}");
         scene.end(section);
         assert!(ticket.is_done(), "{walker:?}");
         flush(machine, scene.space, FreedTables::No);

@@ -1,5 +1,6 @@
 //! Workloads of the timed machine: what the published tables measure, on virtual CPUs.
 
+mod collapse;
 mod engine;
 mod evacuate;
 mod evacuated;
@@ -22,6 +23,7 @@ mod sweep;
 mod volley;
 mod zerocopy;
 
+pub use collapse::{Collapse, Collapsed, WaitedFor};
 pub use engine::{MAX_CPUS, on_large_stack};
 pub use evacuate::Evacuate;
 pub use evacuated::{Counted, Evacuated, Evacuation};

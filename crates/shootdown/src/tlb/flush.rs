@@ -146,11 +146,16 @@ impl<P: Platform> Shootdown<P> {
             }
             // The platform is asked in the first turn only: after a wait for a slot all targets are interrupted.
             let asks = core::mem::replace(&mut asks_platform, false);
-            if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
+            let is_everywhere =
+                asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space));
+            if is_everywhere && !space.is_some_and(|space| self.may_be_walked(&request, space)) {
                 return FlushTicket::done(self);
             }
             self.find_targets(here, &request, space);
-            let is_flushed = asks && self.take_targets(here, &request, space);
+            let is_flushed = match is_everywhere {
+                true => self.keep_walkers(here),
+                false => asks && self.take_targets(here, &request, space),
+            };
             if here.targets.is_empty() {
                 if !is_flushed {
                     self.flush_here(here, &request, Role::Initiator);
@@ -164,6 +169,9 @@ impl<P: Platform> Shootdown<P> {
                 if slot.departure.is_some() {
                     // From here on nobody goes offline.
                     self.find_targets(here, &request, space);
+                    if is_everywhere {
+                        self.keep_walkers(here);
+                    }
                 }
                 return self.publish_flush(&slot, request, policy, preempt);
             }

@@ -169,7 +169,6 @@ impl<P: Platform> Shootdown<P> {
         // A resident has said so before its barrier (I2), and may have a private root loaded.
         if !self.is_settled(tag, space)
             || space.has_residents()
-            || P::CONFIG.has_walks && request.must_reach_all() && space.was_walked()
             || !self.platform.flush_everywhere(tag.asid, request)
         {
             return false;

@@ -189,6 +189,27 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
+    /// Whether a CPU may be walking what `request` takes from `space`, and a flush may have passed it by. After the barrier of I1.
+    #[inline]
+    pub(super) fn may_be_walked(
+        &self,
+        request: &FlushRequest,
+        space: &AddressSpace<P::Cpus>,
+    ) -> bool {
+        P::CONFIG.has_walks && request.must_reach_all() && space.was_walked()
+    }
+
+    /// Takes all out of this CPU's set `targets` that do not say that they walk: they have been flushed.
+    #[cold]
+    pub(super) fn keep_walkers(&self, here: Here<'_, P>) -> bool {
+        for cpu in here.targets.iter() {
+            if self.state(cpu).lazy.get() != Attention::Walking {
+                here.targets.remove(cpu);
+            }
+        }
+        true
+    }
+
     /// Whether this CPU walks tables and must leave `found`, a flush, unanswered until it has done.
     ///
     /// # Safety

@@ -1,5 +1,6 @@
 //! The workloads: one file each, which names its axes, its columns, what was published of it, and how it is simulated. Nothing else knows it.
 
+mod collapse;
 mod dirtysync;
 mod evacuate;
 mod evacuated;
@@ -24,6 +25,7 @@ pub const PROGRAMS: &[&Program] = &[
     &syscall::PROGRAM,
     &evacuate::PROGRAM,
     &overcommit::PROGRAM,
+    &collapse::PROGRAM,
 ];
 
 /// Those that are a contest of calls.

@@ -1,0 +1,131 @@
+//! `collapse`: page tables that are freed and reused while other CPUs read them without their lock.
+
+use serde_json::{Value, json};
+use shootdown_sim::workload::{Collapse, Collapsed, WaitedFor};
+
+use crate::bench::columns::{Column, Format, table};
+use crate::bench::program::Axes;
+use crate::bench::row::Row;
+use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
+use crate::bench::workload::{OnLinux, Program};
+use crate::cli::Bench;
+use crate::failure::{Failure, Outcome};
+
+/// The workload.
+pub const PROGRAM: Program = Program {
+    name: "collapse",
+    about: "Page tables are freed and reused while other CPUs read them without their lock",
+    default_actors: &[16, 64],
+    linux: OnLinux::Never("it is simulated only"),
+    is_simulated_first: true,
+    default_policies: WAITS,
+    simulated: Ok(Simulated {
+        preset: "40-core",
+        policies: WAITS,
+        has_load: false,
+        shapes,
+        measure,
+    }),
+    ..Program::PLAIN
+};
+
+/// How walkers are waited for.
+const WAITS: [&str; 3] = [
+    WaitedFor::ByInterrupt.name(),
+    WaitedFor::BySync.name(),
+    WaitedFor::ByMark.name(),
+];
+
+const COLUMNS: [Column; 8] = [
+    Column::new("threads", "CPUs", Format::Actors),
+    Column::new("policy", "walkers waited for by", Format::Words),
+    Column::new("walkers", "walkers", Format::Digits(0)),
+    Column::new("ipis_per_op", "IPIs/collapse", Format::Digits(2)),
+    Column::new("further_ipis", "of them further", Format::Digits(2)),
+    Column::new("median_ns", "median us", Format::Micros),
+    Column::new("p99_ns", "p99 us", Format::Micros),
+    Column::new("walk_ns", "walk ns", Format::Digits(0)),
+];
+const COLLAPSES: usize = 400;
+const QUICK: usize = 8;
+const MOST_CPUS: u32 = 256;
+
+fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
+    if bench.pages.as_deref().is_some_and(|pages| pages != [1]) || bench.cpus.is_some() {
+        return Err(Failure::input(
+            "collapse frees one table at a time, and has a CPU for each thread",
+            "use --threads alone",
+        ));
+    }
+    let fits = |cpus: &&u32| !(2..=MOST_CPUS).contains(*cpus);
+    if let Some(wrong) = axes.actors.iter().find(fits) {
+        return Err(Failure::input(
+            format!("{wrong} CPUs cannot be simulated here"),
+            format!("--threads takes 2 to {MOST_CPUS} here"),
+        ));
+    }
+    let is_unknown = |name: &&String| WaitedFor::named(name).is_none();
+    if let Some(policy) = bench.policies.iter().find(is_unknown) {
+        return Err(Failure::input(
+            format!("collapse has no row {policy}"),
+            "choose from interrupts, sync, marks",
+        ));
+    }
+    let most = axes.actors.last().map_or(0, |&cpus| cpus as usize);
+    Ok(Shapes::new(most, &axes.actors, &[1]))
+}
+
+fn measure(run: &Run<'_>) -> Findings {
+    let walkers: [fn(usize) -> usize; 3] = [|_| 0, |_| 1, |cpus| cpus - 1];
+    let steps = run.steps(walkers.len());
+    let mut rows: Vec<Row> = Vec::new();
+    for count in walkers {
+        rows.extend(run.rows(&steps, |shape| row(run, shape, count(shape.actors))));
+    }
+    let tables = format!(
+        "\ncollapse on the simulated machine {}: a table is freed while others read it; virtual us from the flush to the end of its wait\n{}\n\
+         interrupts: the flush comes by interrupt, and walkers leave it unanswered. sync: the flush is an instruction, then all CPUs of the space are interrupted.\n\
+         marks: the flush is an instruction, and CPUs that walk at that moment are interrupted. further: those that no flush is for\n",
+        run.setup.preset.name,
+        table(&COLUMNS, &rows)
+    );
+    Findings {
+        tables,
+        rows,
+        ..Findings::default()
+    }
+}
+
+fn row(run: &Run<'_>, shape: Shape<'_>, walkers: usize) -> Value {
+    let quick = if run.bench.quick { QUICK } else { 1 };
+    let row = Collapse {
+        cpus: shape.actors,
+        walkers,
+        waited_for: WaitedFor::named(shape.policy).expect("checked with the axes"),
+        costs: run.setup.costs.clone(),
+        collapses: COLLAPSES / quick,
+    };
+    figures(run, &row, &row.run())
+}
+
+fn figures(run: &Run<'_>, row: &Collapse, measured: &Collapsed) -> Value {
+    let per_collapse = |count: u64| count as f64 / row.collapses as f64;
+    let mut sorted = measured.samples.clone();
+    sorted.sort_unstable();
+    let quantile = |part: usize| sorted[(sorted.len() - 1) * part / 100] as f64 / 1000.0;
+    let ipis = per_collapse(measured.stats.ipis_sent);
+    let further = match row.waited_for {
+        WaitedFor::ByInterrupt => 0.0,
+        WaitedFor::BySync | WaitedFor::ByMark => ipis,
+    };
+    let (walks, time_ps) = measured.walks;
+    json!({
+        "cpus": row.cpus, "walkers": row.walkers,
+        "median_ns": quantile(50), "p99_ns": quantile(99),
+        "ipis_per_op": ipis, "further_ipis": further,
+        "walk_ns": time_ps as f64 / walks.max(1) as f64 / 1000.0,
+        "iterations": row.collapses, "stale": 0,
+        "counters": run.counters(&measured.stats, per_collapse),
+        "samples": run.samples(&measured.samples),
+    })
+}
