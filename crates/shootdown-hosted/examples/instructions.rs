@@ -58,6 +58,14 @@ fn main() {
     ] {
         println!("{name} {call}");
     }
+    // SAFETY: nothing is loaded.
+    let other_space = AddressSpace::new(engine, unsafe { Root::new(2) });
+    for (name, space) in [("walk", space), ("walk elsewhere", &other_space)] {
+        println!(
+            "{name} {}",
+            count(|| drop(engine.user_memory().walk(space)))
+        );
+    }
     let mut rows = Vec::new();
     let mut note = |peer: &str, call: u64, flush: u64| {
         println!("{peer} {call}");

@@ -306,8 +306,12 @@ impl<P: Platform> Shootdown<P> {
         }
         let (mut is_all, in_use) = (true, slots[0].slots_in_use());
         for found in Self::requests_in(slots, me, initiator, in_use) {
+            if !Self::is_served_now(me, found, in_use, serve) {
+                is_all = false;
+                continue;
+            }
             // SAFETY: 1. just seen.
-            if !unsafe { self.is_served_now(me, found, in_use, serve) } {
+            if unsafe { self.must_hold(me, found) } {
                 is_all = false;
                 continue;
             }
@@ -342,26 +346,15 @@ impl<P: Platform> Shootdown<P> {
 
     /// Whether a request is served as it is found. `in_use` are those of its initiator's slots that may hold requests: its functions run
     /// in the order in which they were published.
-    ///
-    /// # Safety
-    /// 1. As [`serve_one`](Self::serve_one).
     #[inline]
-    unsafe fn is_served_now(
-        &self,
-        me: Here<'_, P>,
-        found: Found,
-        in_use: u64,
-        serve: Serve,
-    ) -> bool {
-        if found.kind.has(Kind::FLUSH) {
-            // SAFETY: duty 1.
-            return !unsafe { self.must_hold(me, found) };
-        }
-        match serve {
-            Serve::Flushes => false,
-            Serve::Short => found.slot == 0 && in_use == FIRST_ONLY && !me.is_slow.get(),
-            Serve::All => true,
-        }
+    fn is_served_now(me: Here<'_, P>, found: Found, in_use: u64, serve: Serve) -> bool {
+        let is_alone = || found.slot == 0 && in_use == FIRST_ONLY;
+        found.kind.has(Kind::FLUSH)
+            || match serve {
+                Serve::Flushes => false,
+                Serve::Short => is_alone() && !me.is_slow.get(),
+                Serve::All => true,
+            }
     }
 
     /// Serves a request.
@@ -439,12 +432,12 @@ impl<P: Platform> Shootdown<P> {
                 Announcement::Ours(initiator, slot) => {
                     let found = self.found_in_ring(initiator, slot, ticket);
                     let in_use = self.state(initiator).slots[0].slots_in_use();
-                    // SAFETY: 1. just seen, and not read before.
-                    if !unsafe { self.is_served_now(me, found, in_use, serve) } {
-                        // A flush that a walk holds back is looked at again.
-                        if !found.kind.has(Kind::FLUSH) {
-                            reader.leave(ticket);
-                        }
+                    if !Self::is_served_now(me, found, in_use, serve) {
+                        reader.leave(ticket);
+                        continue;
+                    }
+                    // SAFETY: 1. just seen, and not read before. (It is looked at again.)
+                    if unsafe { self.must_hold(me, found) } {
                         continue;
                     }
                     // Before it is served: a function that polls reads the ring too.

@@ -39,11 +39,6 @@ impl WalkState {
     pub(crate) fn is_inside(&self) -> bool {
         self.0.get() != Self::OUTSIDE
     }
-
-    /// A request was left unanswered.
-    pub(crate) fn hold(&self) {
-        self.0.set(Self::HOLDS);
-    }
 }
 
 /// A section in which this CPU reads the page tables of a space without its lock: [`UserMemory::walk`]. No table of the space is freed or reused before it
@@ -210,7 +205,7 @@ impl<P: Platform> Shootdown<P> {
         true
     }
 
-    /// Whether this CPU walks tables and must leave `found`, a flush, unanswered until it has done.
+    /// Whether this CPU walks tables and must leave `found` unanswered until it has done.
     ///
     /// # Safety
     /// 1. As [`serve_flush`](Self::serve_flush).
@@ -224,10 +219,10 @@ impl<P: Platform> Shootdown<P> {
     /// 1. As [`serve_flush`](Self::serve_flush).
     #[cold]
     unsafe fn hold(&self, me: Here<'_, P>, found: Found) -> bool {
-        // SAFETY: duty 1.
+        // SAFETY: duty 1. Inside a section nothing but flushes is served.
         let must_hold = unsafe { self.read_flush(found) }.must_reach_all();
         if must_hold {
-            me.walks.hold();
+            me.walks.0.set(WalkState::HOLDS);
         }
         must_hold
     }
