@@ -95,6 +95,10 @@ where
         Some(old)
     }
 
+    fn table_of(&self, space: usize, page: usize) -> Option<usize> {
+        Some((self.memory()).table_of(Part::Space(space), page / PAGES_PER_TABLE))
+    }
+
     fn has_windows(&self, cpu: usize) -> bool {
         self.windows(cpu).is_some()
     }

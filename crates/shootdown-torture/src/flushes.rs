@@ -10,6 +10,7 @@ use crate::operation::Operation;
 use crate::pages::{NEWEST, SPACES, Wrong, judge, poison};
 use crate::rng::Rng;
 use crate::step::Step;
+use crate::sync::Tally;
 use crate::unlinked::{Batch, Changed, Gone, MOST_PAGES, Sum, Unlinked};
 use crate::violation::Promise;
 
@@ -271,7 +272,12 @@ where
         for it in unlinked {
             back.add(it);
             match it {
-                Unlinked::Table(table) => self.with_irqs_off(|| memory.free_table(table)),
+                Unlinked::Table(table) => {
+                    if let Some(freed) = self.torture.freed.get(table) {
+                        freed.add(1);
+                    }
+                    self.with_irqs_off(|| memory.free_table(table));
+                }
                 Unlinked::Frame(frame) => {
                     self.with_irqs_off(|| memory.write_frame(frame, poison(frame)));
                     if !self.torture.pages.give_frame(frame) {
@@ -292,6 +298,33 @@ where
         };
         self.host.engine().flush(space, FlushRange::WHOLE, freed);
         true
+    }
+
+    /// Reads which table translates a page, of a space that may be loaded elsewhere only, and sees to it that nobody frees it meanwhile.
+    pub(crate) fn walk(&self, rng: &mut Rng) -> bool {
+        let (memory, engine) = (self.host.memory(), self.host.engine());
+        let index = rng.below(memory.spaces() as u64) as usize;
+        let page = rng.below(memory.pages(Region::Space(index)) as u64) as usize;
+        self.with_irqs_off(|| {
+            if !engine.ready_cpus().contains(self.here()) {
+                return false;
+            }
+            let section = engine.user_memory().walk(memory.space(index));
+            let table = memory.table_of(index, page);
+            let freed = table.and_then(|table| self.torture.freed.get(table));
+            let before = freed.map(Tally::get);
+            for _ in 0..rng.below(MOST_LOADS) {
+                engine.poll();
+                engine.platform().relax();
+            }
+            let after = freed.map(Tally::get);
+            drop(section);
+            if after != before {
+                let name = table.unwrap_or_default() as u64;
+                self.report(Promise::NotReused, self.here(), name, name);
+            }
+            freed.is_some()
+        })
     }
 
     /// Loads of random pages.

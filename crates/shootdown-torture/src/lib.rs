@@ -156,5 +156,5 @@ pub use record::{LANES, WorkerId};
 pub use rng::Rng;
 pub use step::{Context, Outcome};
 pub use summary::Summary;
-pub use torture::Torture;
+pub use torture::{TABLES, Torture};
 pub use violation::{Promise, Violation};

@@ -87,6 +87,13 @@ where
         None
     }
 
+    /// The name of the page table that translates `page` now, read without a lock; `None` if the host cannot say. Names are below [`TABLES`](crate::TABLES), or are
+    /// looked at no more. Interrupts are off.
+    fn table_of(&self, space: usize, page: usize) -> Option<usize> {
+        let _ = (space, page);
+        None
+    }
+
     /// The pages that the table of `page` translates: the first, and how many; for a flush after
     /// [`move_table`](Self::move_table).
     fn table_pages(&self, page: usize) -> (usize, usize) {

@@ -59,6 +59,8 @@ operations! {
     ChangeWindow "change_window" 6,
     /// A flush of everything without a change.
     FlushWhole "flush_whole" 1,
+    /// Reading a page table without its lock, with polls in between.
+    Walk "walk" 8,
     /// A request that only wants to be answered.
     Kick "kick" 4,
     /// Loads of pages.
@@ -114,6 +116,7 @@ impl Operation {
                 | Self::ChangeWindow
                 | Self::Unmap
                 | Self::FlushWhole
+                | Self::Walk
                 | Self::Kick
                 | Self::Access
                 | Self::IrqsOff
@@ -125,7 +128,7 @@ impl Operation {
     pub(crate) const fn needs_spaces(self) -> bool {
         matches!(
             self,
-            Self::Change | Self::ChangeTable | Self::FlushWhole | Self::Enter
+            Self::Change | Self::ChangeTable | Self::FlushWhole | Self::Walk | Self::Enter
         )
     }
 }

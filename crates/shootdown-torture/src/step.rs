@@ -145,6 +145,7 @@ where
             Operation::ChangeTable => self.change_table(rng),
             Operation::ChangeWindow => self.change_window(rng),
             Operation::FlushWhole => self.flush_whole(rng),
+            Operation::Walk => self.walk(rng),
             Operation::Kick => self.kick(rng),
             Operation::Access => self.access(rng),
             Operation::Enter => self.enter(rng),

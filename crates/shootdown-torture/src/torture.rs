@@ -14,6 +14,9 @@ use crate::section::Sections;
 use crate::sync::Tally;
 use crate::violation::{Ledger, Promise, Violation};
 
+/// Page tables with smaller names are looked at ([`Memory::table_of`]).
+pub const TABLES: usize = 256;
+
 /// The state of one run, shared by all workers; usually a `static`.
 #[derive(Debug)]
 pub struct Torture<const N: usize>
@@ -29,6 +32,8 @@ where
     pub(crate) records: [[Record<N>; LANES]; N],
     pub(crate) mail: [Mail; N],
     pub(crate) pages: Pages<N>,
+    /// How often each page table was freed.
+    pub(crate) freed: [Tally; TABLES],
     pub(crate) churn: Churn,
     pub(crate) sections: Sections<N>,
     pub(crate) ledger: Ledger,
@@ -48,6 +53,7 @@ where
             records: [const { [const { Record::new() }; LANES] }; N],
             mail: [const { Mail::new() }; N],
             pages: Pages::new(),
+            freed: [const { Tally::new(0) }; TABLES],
             churn: Churn::new(),
             sections: Sections::new(),
             ledger: Ledger::new(),

@@ -194,6 +194,10 @@ impl Memory<MAX_CPUS> for TortureMemory {
         self.spaces[space].1.move_table(self.tables, page)
     }
 
+    fn table_of(&self, space: usize, page: usize) -> Option<usize> {
+        Some(self.spaces[space].1.table_of(page))
+    }
+
     fn table_pages(&self, page: usize) -> (usize, usize) {
         (page / PAGES_PER_TABLE * PAGES_PER_TABLE, PAGES_PER_TABLE)
     }

@@ -110,6 +110,11 @@ impl Leaves {
         cell.replace(frame.map_or(Pte::EMPTY, |frame| leaf(frame, self.scope)));
     }
 
+    /// The name of the leaf table of a page, without a lock.
+    pub fn table_of(&self, page: usize) -> usize {
+        self.names[page / PAGES_PER_TABLE].load(Ordering::Relaxed)
+    }
+
     /// Puts a copy in the place of the leaf table of a page; the caller owns all its pages. The name of the old one, or None
     /// when there is no table to spare.
     pub fn move_table(&self, tables: &Tables, page: usize) -> Option<usize> {

@@ -249,6 +249,13 @@ where
         unsafe { PLATFORM.irq_restore(state) };
     }
 
+    fn table_of(&self, space: usize, page: usize) -> Option<usize> {
+        let root = 2 + space as u16 * FRAMES_PER_SPACE;
+        let entry = self.hardware.physical.entry(root, page / PAGES_PER_TABLE);
+        // ORDERING: acquires what the entry leads to; pairs with `write`.
+        Pte(entry.load(Ordering::Acquire)).frame().map(usize::from)
+    }
+
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {
         let fresh = self.spares.borrow_mut().pop()?;
         let region = page / PAGES_PER_TABLE;
