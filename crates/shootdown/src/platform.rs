@@ -210,7 +210,7 @@ pub unsafe trait Platform: Sync {
     }
 
     /// Whether there is a way to flush other CPUs without interrupting them ([`flush_remote`](Self::flush_remote)). Without it nothing
-    /// below is called, and it costs nothing. Where CPUs [walk page tables](crate::user_memory::UserMemory::walk) it does not become true after the first walk.
+    /// below is called, and it costs nothing.
     #[inline]
     fn flushes_remotely(&self) -> bool {
         false
