@@ -547,7 +547,7 @@ shootdown_status_t shootdown_walk_begin(struct shootdown_engine_t *engine,
 
 // Ends a section on the CPU that began it, and answers what waited for its end.
 //
-// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (it is empty).
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (also on another CPU), SHOOTDOWN_NOT_INITIALISED (it is empty).
 shootdown_status_t shootdown_walk_end(struct shootdown_walk_t *walk);
 
 // Waits until every CPU that was walking tables of space has ended its section: for tables that change and stay in use. Unlink the table first. Flushes with

@@ -1,16 +1,24 @@
 //! Walks of page tables without their lock.
 
-use shootdown::user_memory::Walk;
+use shootdown::{CpuId, user_memory::Walk};
 
 use crate::host::Host;
 use crate::layout::{EngineStorage, SpaceStorage, WalkStorage};
-use crate::machine::machine;
+use crate::machine::{Machine, machine};
 use crate::opaque::{Opaque, Stored};
 use crate::space::space_of;
-use crate::status::{Status, status};
+use crate::status::{SHOOTDOWN_INVALID, Status, status};
+
+/// What lies in the memory of a walk.
+#[derive(Debug)]
+pub(crate) struct Section {
+    machine: &'static Machine,
+    cpu: CpuId,
+    walk: Walk<'static, Host>,
+}
 
 // SAFETY: 1. `Opaque::at` asserts it.
-unsafe impl Stored for Walk<'static, Host> {
+unsafe impl Stored for Section {
     type Storage = WalkStorage;
     const MARK: u64 = 0x7761_6c6b_2d2d_2d43;
 }
@@ -38,16 +46,20 @@ pub unsafe extern "C" fn shootdown_walk_begin(
         // SAFETY: duty 1.
         let space = unsafe { space_of(machine, space) }?;
         // SAFETY: duty 1.
-        let memory = unsafe { Opaque::<Walk<'static, Host>>::at(walk) }?;
+        let memory = unsafe { Opaque::<Section>::at(walk) }?;
         let here = machine.here()?;
         machine.check_online(here.cpu)?;
-        memory.fill(|| machine.engine.user_memory().walk(&space.space))
+        memory.fill(|| Section {
+            machine,
+            cpu: here.cpu,
+            walk: machine.engine.user_memory().walk(&space.space),
+        })
     })())
 }
 
 /// Ends a section on the CPU that began it, and answers what waited for its end.
 ///
-/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (it is empty).
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (also on another CPU), SHOOTDOWN_NOT_INITIALISED (it is empty).
 ///
 /// # Safety
 /// 1. The pointer is null or leads to what the header says.
@@ -55,8 +67,13 @@ pub unsafe extern "C" fn shootdown_walk_begin(
 pub unsafe extern "C" fn shootdown_walk_end(walk: *mut WalkStorage) -> Status {
     status((|| {
         // SAFETY: duty 1.
-        let memory = unsafe { Opaque::<Walk<'static, Host>>::at(walk) }?;
-        memory.take().map(drop)
+        let memory = unsafe { Opaque::<Section>::at(walk) }?;
+        let section = memory.get()?;
+        if section.machine.here()?.cpu != section.cpu {
+            return Err(SHOOTDOWN_INVALID);
+        }
+        drop(memory.take()?.walk);
+        Ok(())
     })())
 }
 

@@ -262,6 +262,7 @@ fn freed_tables_wait_for_a_walk() {
             &mut ticket
         )
     );
+    told!(SHOOTDOWN_INVALID, shootdown_walk_end(&mut walk));
     become_cpu(0);
     for ends in [false, true] {
         if ends {

@@ -905,3 +905,35 @@ fn a_root_moves_and_halves_are_vouched_for() {
     assert!(Of((Roots::begin_switch, true)).is_safe());
     assert!(!Of((Roots::end_switch, ())).is_safe());
 }
+
+/// What a section protects is read as long as it lasts; a section that is over before it seems so, or on another CPU, or behind its function, protects nothing.
+#[test]
+fn a_section_of_a_walk_that_does_not_end_by_itself_ends_the_process() {
+    let test = "a_section_of_a_walk_that_does_not_end_by_itself_ends_the_process";
+    for case in ["outer first", "elsewhere", "left behind"] {
+        let said = ends_in_case(test, case, |case| {
+            let (machine, puppet) = with_puppet::<2>();
+            let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
+            let walk = || machine.user_memory().walk(space);
+            match case {
+                "outer first" => {
+                    let (outer, _inner) = (walk(), walk());
+                    drop(outer);
+                }
+                "elsewhere" => {
+                    let section = walk();
+                    puppet.as_cpu(1, || drop(section));
+                }
+                _ => {
+                    let function = |_| std::mem::forget(walk());
+                    let _ = machine.call_one(CpuId::new(1), &function);
+                }
+            }
+        });
+        let words = match case {
+            "left behind" => "left a walk behind",
+            _ => "a section of a walk does not end by itself",
+        };
+        assert!(said.contains(words), "{case}: {said}");
+    }
+}

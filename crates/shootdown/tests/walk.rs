@@ -406,21 +406,36 @@ where
 #[test]
 fn a_handler_inside_a_section_serves_no_more_than_a_poll() {
     static RAN: Count = Count::new();
-    let scene = Scene::<4>::new(Walker::Active);
-    let (machine, puppet) = (scene.machine, scene.puppet);
-    let section = scene.walk();
-    let freed = scene.submit_freed();
-    puppet.as_cpu(3, || {
-        let target = CpuMask::only(cpu(WALKER));
-        machine.try_post(&target, |_| RAN.add()).unwrap();
-    });
-    puppet.lose_interrupt(WALKER);
-    puppet.interrupt_now(WALKER);
-    assert!(!freed.is_done() && RAN.get() == 0);
-    scene.end(section);
-    assert!(freed.is_done());
-    assert!(puppet.deliver(WALKER), "it interrupts itself");
-    assert_eq!(RAN.get(), 1);
+    for has_freed in [false, true] {
+        RAN.take();
+        let scene = Scene::<4>::new(Walker::Active);
+        let (machine, puppet) = (scene.machine, scene.puppet);
+        let section = scene.walk();
+        let freed = has_freed.then(|| scene.submit_freed());
+        puppet.as_cpu(3, || {
+            let target = CpuMask::only(cpu(WALKER));
+            machine.try_post(&target, |_| RAN.add()).unwrap();
+        });
+        puppet.lose_interrupt(WALKER);
+        puppet.interrupt_now(WALKER);
+        assert!(freed.as_ref().is_none_or(|freed| !freed.is_done()) && RAN.get() == 0);
+        scene.end(section);
+        assert!(freed.is_none_or(|freed| freed.is_done()));
+        assert!(puppet.deliver(WALKER), "it interrupts itself");
+        assert_eq!(RAN.get(), 1);
+    }
+}
+
+/// Of a type that is `Send`, both are meant, and this does not compile.
+#[test]
+fn a_section_is_not_sent() {
+    trait IsSent<Which> {
+        fn ask() {}
+    }
+    struct Sent;
+    impl<T> IsSent<()> for T {}
+    impl<T: Send> IsSent<Sent> for T {}
+    <Section<4> as IsSent<_>>::ask();
 }
 
 /// Who spins behind the section for a lock, with interrupts off still, keeps nobody waiting that it kept in the section.
@@ -451,7 +466,8 @@ fn a_function_may_walk() {
 
 #[test]
 fn what_a_section_forbids_panics() {
-    let forbidden: [fn(&Scene<4>); 9] = [
+    let forbidden: [fn(&Scene<4>); 10] = [
+        |it| it.machine.poll_idle(|_| ()),
         |it| {
             // Waiting for it is forbidden, too.
             std::mem::forget(it.submit_here(FreedTables::Yes));
@@ -476,7 +492,7 @@ fn what_a_section_forbids_panics() {
         });
         scene.end(section);
         scene.puppet.deliver_all();
-        if number != 8 {
+        if number != 9 {
             scene.puppet.as_cpu(WALKER, || misuse(&scene));
         }
     }

@@ -1,5 +1,6 @@
 //! Panics inside a run are its result, not noise on standard error.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;
@@ -22,9 +23,14 @@ pub(crate) fn panics_are_reported_by_runs() {
     });
 }
 
-/// What the last panic on this thread said.
-pub(crate) fn take_message() -> String {
-    MESSAGE.take()
+/// What a panic said; with its place, if it was the last on this thread. (What it drops may have others run, which panic and are caught.)
+pub(crate) fn take_message(panic: &(dyn Any + Send)) -> String {
+    let last = MESSAGE.take();
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
+        Some(text) if !last.starts_with(text) => text.to_owned(),
+        _ => last,
+    }
 }
 
 fn message_of(info: &PanicHookInfo<'_>) -> String {

@@ -243,8 +243,8 @@ impl Coroutined {
             machine.yielders[task].set(Some(NonNull::from(yielder)));
             let context = Context::of(machine);
             context.arrive();
-            if catch_unwind(AssertUnwindSafe(|| program(context))).is_err() {
-                context.fail(FailureKind::Panic, quiet::take_message());
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(context))) {
+                context.fail(FailureKind::Panic, quiet::take_message(&*panic));
             }
             context.finish();
         })))

@@ -42,6 +42,7 @@ impl<P: Platform> Shootdown<P> {
     pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P>) -> R) -> R {
         let (irq, here) = self.stay();
         forbid_inside_function(here);
+        self.forbid_in_walk(here);
         here.inbox.hold(here.cpu);
         let polls = PollIdle {
             engine: self,
@@ -98,6 +99,7 @@ impl<P: Platform> Drop for PollIdle<'_, P> {
     fn drop(&mut self) {
         let _irq = self.engine.irq_guard();
         self.check_cpu();
+        self.engine.forbid_in_walk(self.here);
         // Initiators that have come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
         let is_quiet = self.here.inbox.let_go(self.here.cpu);
         if !is_quiet || self.is_told() {

@@ -176,7 +176,11 @@ impl<P: Platform> Shootdown<P> {
     /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
     /// on too when others go on calling. True if there was anything. Interrupts are off.
     pub(crate) fn serve(&self, me: Here<'_, P>) -> bool {
-        if me.in_function.get() || P::CONFIG.has_walks && me.walks.is_inside() {
+        let is_in_walk = P::CONFIG.has_walks && me.walks.is_inside();
+        if me.in_function.get() || is_in_walk {
+            if is_in_walk {
+                me.walks.hold();
+            }
             me.came_again.set(true);
             return self.serve_flushes(me);
         }

@@ -43,8 +43,11 @@ impl<P: Platform> Shootdown<P> {
         let before = me.activity.begins(entry);
         // On top of borrowed memory.
         no_unwind(
-            "a called function unwound: its initiator would wait for ever",
-            function,
+            "a called function unwound, or left a walk behind: others would wait for ever",
+            || {
+                function();
+                self.forbid_in_walk(me);
+            },
         );
         me.activity.begins(before);
         me.in_function.set(false);

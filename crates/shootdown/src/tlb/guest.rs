@@ -85,6 +85,7 @@ impl<C: Capacity> GuestSpace<C> {
         engine.check_owner(self.id);
         assert!(vcpu.guest == self.id, "the virtual CPU is another guest's");
         let (_irq, here) = engine.stay();
+        engine.forbid_in_walk(here);
         let me = here.cpu;
         assert!(
             engine.is_ready(me),

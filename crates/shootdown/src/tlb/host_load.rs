@@ -136,6 +136,7 @@ impl<P: Platform> HostRoots<'_, P> {
     pub fn end_foreign_root(self, kernel_root: KernelRoot) {
         let engine = self.0;
         let (_irq, here) = engine.stay();
+        engine.forbid_in_walk(here);
         let me = here.cpu;
         assert!(
             here.tlb.host() == SpaceId::FOREIGN,

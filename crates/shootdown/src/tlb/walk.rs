@@ -10,10 +10,13 @@
 //! flush it without an interrupt. There the CPU says so in its mark, enters the space's set if it is not in it, and issues a full barrier before it reads
 //! any entry. Either an initiator finds it, or it finds what the initiator has unlinked. An initiator that finds it interrupts it.
 
-use crate::call::Found;
+use crate::call::{Found, Kind};
 use crate::capacity::Capacity;
+use core::marker::PhantomData;
+
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::guard::IrqGuard;
+use crate::guard::{IrqGuard, no_unwind};
 use crate::handle::UserMemory;
 use crate::mask::CpuMask;
 use crate::memory::Here;
@@ -22,14 +25,14 @@ use crate::platform::Platform;
 use crate::sync::{Ordering, OwnWord, fence};
 use crate::tlb::{AddressSpace, Attention, FlushRequest};
 
-/// Whether a CPU walks tables, and whether it has left a request unanswered meanwhile. Its own responder reads it, and reports do.
+/// How many sections a CPU is in, and whether it has left a request unanswered since the first. Its own responder reads it, and reports do.
 #[derive(Debug)]
 pub(crate) struct WalkState(OwnWord);
 
 impl WalkState {
-    const OUTSIDE: u64 = 0;
-    const INSIDE: u64 = 1;
-    const HOLDS: u64 = 2;
+    /// Something has been left until the outermost section ends. Sections count from the next bit on.
+    const HOLDS: u64 = 1;
+    const SECTION: u64 = 2;
 
     pub(crate) const fn new() -> Self {
         Self(OwnWord::new())
@@ -37,32 +40,30 @@ impl WalkState {
 
     #[inline]
     pub(crate) fn is_inside(&self) -> bool {
-        self.0.get() != Self::OUTSIDE
+        self.0.get() != 0
+    }
+
+    /// Inside a section: something is left until it ends.
+    pub(crate) fn hold(&self) {
+        self.0.set(self.0.get() | Self::HOLDS);
     }
 }
 
 /// A section in which this CPU reads the page tables of a space without its lock: [`UserMemory::walk`]. No table of the space is freed or reused before it
 /// is dropped. Interrupts are off meanwhile.
-///
-/// ```compile_fail
-/// # use shootdown::user_memory::Walk;
-/// # use shootdown::*;
-/// fn is_send<T: Send>() {}
-/// fn example<P: Platform>() {
-///     is_send::<Walk<'_, P>>();
-/// }
-/// ```
 #[must_use = "tables stay as long as the section lasts"]
 #[derive(Debug)]
 pub struct Walk<'a, P: Platform> {
     engine: &'a Shootdown<P>,
     here: Here<'a, P>,
-    /// Inside another section of this CPU, which goes on.
-    is_nested: bool,
+    /// The word, but for what is left, as it was before.
+    before: u64,
     /// What initiators were told, and is taken back.
     told: Option<Told<'a, P>>,
     /// Dropped last.
     _irq: IrqGuard<'a, P>,
+    /// It is its CPU's. (A pointer is neither `Send` nor `Sync`.)
+    _here: PhantomData<*const ()>,
 }
 
 /// What a walker has told initiators.
@@ -84,9 +85,12 @@ impl<'a, P: Platform> UserMemory<'a, P> {
     /// Where `space` is loaded on this CPU and active, and the platform has no [back end](Platform::flushes_remotely), it costs two plain stores. Elsewhere it
     /// costs a full barrier, and where the space is not loaded two writes to its set of CPUs.
     ///
+    /// Tables of [windows](crate::windows) are their CPU's own, and not meant.
+    ///
     /// Inside a section this CPU answers other flushes where it [polls](Shootdown::poll), and runs no functions. It takes no lock whose holder may wait for
-    /// freed tables, or for this section in any other way: try, and leave the section if that fails. It loads no root, is not made lazy, and does not wait in the engine. Sections may
-    /// lie in each other; the inner one ends first. NMI-like contexts use none.
+    /// freed tables, for a slot that such a flush keeps busy, or for this section in any other way: try, and leave the section if that fails. It loads no root, is not made lazy, runs no guest, and does not wait
+    /// in the engine. Sections may lie in each other; the inner one ends first, on the same CPU, or the process is aborted. One that is forgotten does not end: whoever waits for it is
+    /// [reported](crate::watch::Activity::Walk). NMI-like contexts use none.
     ///
     /// # Panics
     /// When the space is another engine's, this CPU is not online, or it is between [`begin_switch`](crate::host_roots::HostRoots::begin_switch) and
@@ -98,20 +102,19 @@ impl<'a, P: Platform> UserMemory<'a, P> {
         let engine = self.0;
         engine.check_owner(space.id());
         let (irq, here) = engine.stay();
-        let is_nested = here.walks.is_inside();
+        let before = here.walks.0.get();
         let is_told_by_interrupt = here.tlb.loaded() == space.id()
             && here.lazy.get() == Attention::Active
             && !engine.platform.flushes_remotely();
         let told = (!is_told_by_interrupt).then(|| engine.tell_initiators(here, space));
-        if !is_nested {
-            here.walks.0.set(WalkState::INSIDE);
-        }
+        here.walks.0.set(before + WalkState::SECTION);
         Walk {
             engine,
             here,
-            is_nested,
+            before: before & !WalkState::HOLDS,
             told,
             _irq: irq,
+            _here: PhantomData,
         }
     }
 
@@ -212,17 +215,20 @@ impl<P: Platform> Shootdown<P> {
     #[inline(always)]
     pub(crate) unsafe fn must_hold(&self, me: Here<'_, P>, found: Found) -> bool {
         // SAFETY: duty 1.
-        P::CONFIG.has_walks && me.walks.is_inside() && unsafe { self.hold(me, found) }
+        P::CONFIG.has_walks
+            && me.walks.is_inside()
+            && found.kind.has(Kind::FLUSH)
+            && unsafe { self.hold(me, found) }
     }
 
     /// # Safety
     /// 1. As [`serve_flush`](Self::serve_flush).
     #[cold]
     unsafe fn hold(&self, me: Here<'_, P>, found: Found) -> bool {
-        // SAFETY: duty 1. Inside a section nothing but flushes is served.
+        // SAFETY: duty 1, and it is a flush.
         let must_hold = unsafe { self.read_flush(found) }.must_reach_all();
         if must_hold {
-            me.walks.0.set(WalkState::HOLDS);
+            me.walks.hold();
         }
         must_hold
     }
@@ -262,7 +268,7 @@ impl<P: Platform> Shootdown<P> {
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn in_walk(me: crate::cpu::CpuId) -> ! {
+fn in_walk(me: CpuId) -> ! {
     panic!(
         "{me} walks page tables: inside the section it may not wait for others, free tables, or change what it has loaded"
     );
@@ -272,6 +278,11 @@ impl<P: Platform> Drop for Walk<'_, P> {
     #[inline]
     fn drop(&mut self) {
         let here = self.here;
+        let state = here.walks.0.get();
+        let is_innermost = state & !WalkState::HOLDS == self.before + WalkState::SECTION;
+        if !is_innermost || self.engine.platform.current_cpu() != here.cpu {
+            not_innermost(here.cpu);
+        }
         if let Some(told) = &self.told {
             if let Some(space) = told.joined {
                 // ORDERING: Release publishes that we have read the last entry; pairs with `find_targets` and `sync_walks`.
@@ -279,15 +290,26 @@ impl<P: Platform> Drop for Walk<'_, P> {
             }
             here.lazy.end_walk(told.mark_before);
         }
-        if self.is_nested {
+        if self.before != 0 {
+            here.walks.0.set(state - WalkState::SECTION);
             return;
         }
-        let state = here.walks.0.get();
-        here.walks.0.set(WalkState::OUTSIDE);
-        if state == WalkState::HOLDS {
+        here.walks.0.set(0);
+        if state & WalkState::HOLDS != 0 {
             self.engine.answer_held(here);
         }
     }
+}
+
+/// Does not unwind: whoever goes on relies on a section that may be over.
+#[cold]
+#[inline(never)]
+fn not_innermost(me: CpuId) -> ! {
+    no_unwind("a section of a walk does not end by itself", || {
+        panic!(
+            "a section in which {me} walks page tables ends on another CPU, or before one that it has begun inside"
+        )
+    })
 }
 
 impl FlushRequest {

@@ -18,7 +18,7 @@ use core::mem::ManuallyDrop;
 use crate::handle::Windows;
 use crate::platform::Platform;
 use crate::sync::Ordering;
-use crate::tlb::{AddressSpace, Root, SpaceRoot, WindowRoot};
+use crate::tlb::{AddressSpace, Attention, Root, SpaceRoot, WindowRoot};
 
 impl<P: Platform> Windows<'_, P> {
     /// Does what [`Shootdown::switch_to`](crate::Shootdown::switch_to) does, but loads the private root `windows` of this CPU: its windows can be
@@ -78,15 +78,16 @@ impl<P: Platform> Windows<'_, P> {
         let engine = self.0;
         // A refusal that unwinds gives nothing back.
         let windows = ManuallyDrop::new(windows);
-        let _irq = engine.irq_guard();
-        windows.check_cpu(engine.platform.current_cpu(), "retires");
+        let (_irq, here) = engine.stay();
+        engine.forbid_in_walk(here);
+        windows.check_cpu(here.cpu, "retires");
         self.give_back(space, windows)
     }
 
     /// As [`retire`](Self::retire), on any CPU, when no CPU runs `space` any more: before it is dropped.
     ///
     /// # Safety
-    /// 1. No CPU loads `space` while this runs, or has it loaded.
+    /// 1. No CPU loads `space` while this runs, or has it loaded, or [walks](crate::user_memory::UserMemory::walk) its tables.
     ///
     /// # Panics
     /// When `windows` is another space's or another engine's, or its CPU has `space` loaded.
@@ -115,6 +116,10 @@ impl<P: Platform> Windows<'_, P> {
         let owner = windows.cpu;
         let state = engine.state(owner);
         windows.check_space(space.id(), "retired from");
+        assert!(
+            !P::CONFIG.has_walks || state.lazy.get() != Attention::Walking,
+            "{owner} walks page tables, perhaps of the space whose window root is retired"
+        );
         assert!(
             state.tlb.private_name() != windows.name,
             "{owner} has the window root loaded that is retired: switch away first"
