@@ -931,7 +931,7 @@ fn a_section_of_a_walk_that_does_not_end_by_itself_ends_the_process() {
             }
         });
         let words = match case {
-            "left behind" => "left a walk behind",
+            "left behind" => "has left a walk",
             _ => "a section of a walk does not end by itself",
         };
         assert!(said.contains(words), "{case}: {said}");

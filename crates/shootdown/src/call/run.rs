@@ -43,12 +43,12 @@ impl<P: Platform> Shootdown<P> {
         let before = me.activity.begins(entry);
         // On top of borrowed memory.
         no_unwind(
-            "a called function unwound, or left a walk behind: others would wait for ever",
-            || {
-                function();
-                self.forbid_in_walk(me);
-            },
+            "a called function unwound: its initiator would wait for ever",
+            function,
         );
+        if P::CONFIG.has_walks && me.walks.is_inside() {
+            left_walk();
+        }
         me.activity.begins(before);
         me.in_function.set(false);
         // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
@@ -81,4 +81,12 @@ impl<P: Platform> Shootdown<P> {
             initiator: found.initiator,
         });
     }
+}
+
+#[cold]
+#[inline(never)]
+fn left_walk() -> ! {
+    no_unwind("a called function has left a walk", || {
+        panic!("a called function has begun a walk, and not ended it: others would wait for ever")
+    })
 }

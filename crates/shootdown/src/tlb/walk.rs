@@ -215,10 +215,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline(always)]
     pub(crate) unsafe fn must_hold(&self, me: Here<'_, P>, found: Found) -> bool {
         // SAFETY: duty 1.
-        P::CONFIG.has_walks
-            && me.walks.is_inside()
-            && found.kind.has(Kind::FLUSH)
-            && unsafe { self.hold(me, found) }
+        P::CONFIG.has_walks && me.walks.is_inside() && unsafe { self.hold(me, found) }
     }
 
     /// # Safety
@@ -226,7 +223,8 @@ impl<P: Platform> Shootdown<P> {
     #[cold]
     unsafe fn hold(&self, me: Here<'_, P>, found: Found) -> bool {
         // SAFETY: duty 1, and it is a flush.
-        let must_hold = unsafe { self.read_flush(found) }.must_reach_all();
+        let reaches_all = || unsafe { self.read_flush(found) }.must_reach_all();
+        let must_hold = found.kind.has(Kind::FLUSH) && reaches_all();
         if must_hold {
             me.walks.hold();
         }
