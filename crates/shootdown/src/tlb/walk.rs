@@ -76,7 +76,7 @@ struct Told<'a, P: Platform> {
 
 impl<'a, P: Platform> UserMemory<'a, P> {
     /// From here until the section is dropped no page table of `space` is freed or reused: flushes of it with [freed tables](crate::FreedTables::Yes),
-    /// [strict](crate::FlushRange::strict) ones and [`sync_walks`](Self::sync_walks) wait. Turns interrupts off until then. Does not block. Needs
+    /// [strict](crate::FlushRanges::strict) ones and [`sync_walks`](Self::sync_walks) wait. Turns interrupts off until then. Does not block. Needs
     /// [`Config::with_walks`](crate::Config::with_walks).
     ///
     /// Tables stay, pages do not: read an entry once, take a reference to the page unless it has none left, then read the entry again, and give the reference

@@ -18,7 +18,7 @@ use core::mem::ManuallyDrop;
 use crate::handle::Windows;
 use crate::platform::Platform;
 use crate::sync::Ordering;
-use crate::tlb::{AddressSpace, Attention, Root, SpaceRoot, WindowRoot};
+use crate::tlb::{AddressSpace, Root, SpaceRoot, WindowRoot};
 
 impl<P: Platform> Windows<'_, P> {
     /// Does what [`Shootdown::switch_to`](crate::Shootdown::switch_to) does, but loads the private root `windows` of this CPU: its windows can be
@@ -116,10 +116,6 @@ impl<P: Platform> Windows<'_, P> {
         let owner = windows.cpu;
         let state = engine.state(owner);
         windows.check_space(space.id(), "retired from");
-        assert!(
-            !P::CONFIG.has_walks || state.lazy.get() != Attention::Walking,
-            "{owner} walks page tables, perhaps of the space whose window root is retired"
-        );
         assert!(
             state.tlb.private_name() != windows.name,
             "{owner} has the window root loaded that is retired: switch away first"
