@@ -21,7 +21,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::tlb::SpaceId;
+use crate::tlb::{FlushRequest, SpaceId};
 use crate::trace::TraceEvent;
 
 /// No other CPU goes offline until this is dropped.
@@ -93,7 +93,7 @@ impl<P: Platform> Shootdown<P> {
         fence(Ordering::SeqCst);
         // A CPU that has answered reads the set anew before it publishes again: between the two it has interrupts off, and serves
         // only when all is announced and an interrupt is refused.
-        if let Some(kick) = self.publish_kick(None) {
+        if let Some(kick) = self.publish_kick(None, FlushRequest::NOTHING) {
             self.wait_for(kick, WaitsFor::Flush);
         }
         drop(departure);

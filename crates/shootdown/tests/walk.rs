@@ -52,6 +52,18 @@ where
     other: &'static Space<N>,
 }
 
+/// Plays `test` with each kind of walker, where flushes come by interrupt and where a back end takes every CPU that it may; that is its argument.
+fn with_each_walker(test: impl Fn(Walker, bool, Scene<4>)) {
+    for walker in WALKERS {
+        for has_back_end in [false, true] {
+            let scene = Scene::new(walker);
+            scene.puppet.has_no_back_end.store(!has_back_end, Relaxed);
+            scene.puppet.reaches(EVERYBODY);
+            test(walker, has_back_end, scene);
+        }
+    }
+}
+
 /// CPUs 0 and 2 have `space` loaded, and CPU 1 is what `walker` says.
 fn scene_on<const N: usize>(machine: &'static Machine<N>, walker: Walker) -> Scene<N>
 where
@@ -141,37 +153,32 @@ where
 
 #[test]
 fn freed_tables_wait_for_a_walker_wherever_it_is() {
-    for walker in WALKERS {
-        for has_back_end in [false, true] {
-            let scene = Scene::<4>::new(walker);
-            let puppet = scene.puppet;
-            puppet.has_no_back_end.store(!has_back_end, Relaxed);
-            puppet.reaches(EVERYBODY);
-            let section = scene.walk();
-            let ticket = scene.submit_freed();
-            let message = format!("{walker:?}, back end: {has_back_end}");
-            assert!(puppet.is_interrupted(WALKER), "{message}");
-            assert!(!puppet.deliver(WALKER), "interrupts are off");
-            scene.poll();
-            scene.poll();
-            assert!(!ticket.is_done(), "{message}");
-            assert_eq!(scene.awaited(), 0);
-            scene.end(section);
-            assert!(ticket.is_done(), "{message}");
-            assert_eq!(scene.awaited(), 1, "{message}");
-            // All is as before, also for who comes later.
-            assert_eq!(scene.walk_without_company(), 1, "{message}");
-            let denied = !matches!(walker, Walker::Active);
-            let access_ok = || scene.machine.user_memory().access_ok(scene.space.id());
-            assert_eq!(puppet.as_cpu(WALKER, access_ok), !denied, "{message}");
-            puppet.deliver(WALKER);
-            puppet.sent.take();
-            puppet.reaches(&[]);
-            flush(scene.machine, scene.space, FreedTables::No);
-            let is_asked = puppet.sent.take().contains(&(0, WALKER));
-            assert_eq!(is_asked, walker == Walker::Active, "{message}");
-        }
-    }
+    with_each_walker(|walker, has_back_end, scene| {
+        let puppet = scene.puppet;
+        let section = scene.walk();
+        let ticket = scene.submit_freed();
+        let message = format!("{walker:?}, back end: {has_back_end}");
+        assert!(puppet.is_interrupted(WALKER), "{message}");
+        assert!(!puppet.deliver(WALKER), "interrupts are off");
+        scene.poll();
+        scene.poll();
+        assert!(!ticket.is_done(), "{message}");
+        assert_eq!(scene.awaited(), 0);
+        scene.end(section);
+        assert!(ticket.is_done(), "{message}");
+        assert_eq!(scene.awaited(), 1, "{message}");
+        // All is as before, also for who comes later.
+        assert_eq!(scene.walk_without_company(), 1, "{message}");
+        let denied = !matches!(walker, Walker::Active);
+        let access_ok = || scene.machine.user_memory().access_ok(scene.space.id());
+        assert_eq!(puppet.as_cpu(WALKER, access_ok), !denied, "{message}");
+        puppet.deliver(WALKER);
+        puppet.sent.take();
+        puppet.reaches(&[]);
+        flush(scene.machine, scene.space, FreedTables::No);
+        let is_asked = puppet.sent.take().contains(&(0, WALKER));
+        assert_eq!(is_asked, walker == Walker::Active, "{message}");
+    });
 }
 
 impl<const N: usize> Scene<N>
@@ -222,24 +229,18 @@ fn strict_flushes_and_the_kernels_tables_wait_too() {
 
 #[test]
 fn the_outer_section_goes_on_when_the_inner_one_ends() {
-    for walker in WALKERS {
-        for has_back_end in [false, true] {
-            let scene = Scene::<4>::new(walker);
-            let puppet = scene.puppet;
-            puppet.has_no_back_end.store(!has_back_end, Relaxed);
-            puppet.reaches(EVERYBODY);
-            let (outer, inner) = (scene.walk(), scene.walk());
-            let first = scene.submit_freed();
-            scene.poll();
-            scene.end(inner);
-            assert!(!first.is_done(), "{walker:?}");
-            let second = scene.submit_freed();
-            scene.poll();
-            assert!(!second.is_done(), "{walker:?}");
-            scene.end(outer);
-            assert!(first.is_done() && second.is_done(), "{walker:?}");
-        }
-    }
+    with_each_walker(|walker, _, scene| {
+        let (outer, inner) = (scene.walk(), scene.walk());
+        let first = scene.submit_freed();
+        scene.poll();
+        scene.end(inner);
+        assert!(!first.is_done(), "{walker:?}");
+        let second = scene.submit_freed();
+        scene.poll();
+        assert!(!second.is_done(), "{walker:?}");
+        scene.end(outer);
+        assert!(first.is_done() && second.is_done(), "{walker:?}");
+    });
 }
 
 /// Sections about two spaces.
@@ -265,42 +266,37 @@ fn a_section_inside_one_about_another_space() {
 
 #[test]
 fn a_sync_waits_for_walkers() {
-    for walker in WALKERS {
-        for has_back_end in [false, true] {
-            let scene = Scene::<4>::new(walker);
-            let (machine, puppet) = (scene.machine, scene.puppet);
-            puppet.has_no_back_end.store(!has_back_end, Relaxed);
-            puppet.reaches(EVERYBODY);
-            let asked = |scene: &Scene<4>| {
-                puppet.sent.take();
-                machine.user_memory().sync_walks(scene.space);
-                let sent = puppet.sent.take();
-                sent.iter().map(|(_, to)| *to).collect::<Vec<_>>()
-            };
-            let section = Ends(scene.walk());
-            static ENDED: Count = Count::new();
-            ENDED.take();
-            puppet.at_next_relax(move || {
-                let section = section;
-                puppet.as_cpu(WALKER, || {
-                    machine.poll();
-                    ENDED.add();
-                    drop(section);
-                });
+    with_each_walker(|walker, has_back_end, scene| {
+        let (machine, puppet) = (scene.machine, scene.puppet);
+        let asked = |scene: &Scene<4>| {
+            puppet.sent.take();
+            machine.user_memory().sync_walks(scene.space);
+            let sent = puppet.sent.take();
+            sent.iter().map(|(_, to)| *to).collect::<Vec<_>>()
+        };
+        let section = Ends(scene.walk());
+        static ENDED: Count = Count::new();
+        ENDED.take();
+        puppet.at_next_relax(move || {
+            let section = section;
+            puppet.as_cpu(WALKER, || {
+                machine.poll();
+                ENDED.add();
+                drop(section);
             });
-            let expected: &[u32] = if has_back_end { &[1] } else { &[1, 2] };
-            assert_eq!(asked(&scene), expected, "{walker:?}, {has_back_end}");
-            assert_eq!(ENDED.get(), 1, "it has waited");
-            // Nobody walks: where walkers say so nobody is asked.
-            let expected: &[u32] = match (has_back_end, walker) {
-                (true, _) => &[],
-                (false, Walker::Active) => &[1, 2],
-                (false, _) => &[2],
-            };
-            assert_eq!(asked(&scene), expected, "{walker:?}, {has_back_end}");
-            assert!(puppet.asked.take().is_empty(), "nothing is flushed");
-        }
-    }
+        });
+        let expected: &[u32] = if has_back_end { &[1] } else { &[1, 2] };
+        assert_eq!(asked(&scene), expected, "{walker:?}, {has_back_end}");
+        assert_eq!(ENDED.get(), 1, "it has waited");
+        // Nobody walks: where walkers say so nobody is asked.
+        let expected: &[u32] = match (has_back_end, walker) {
+            (true, _) => &[],
+            (false, Walker::Active) => &[1, 2],
+            (false, _) => &[2],
+        };
+        assert_eq!(asked(&scene), expected, "{walker:?}, {has_back_end}");
+        assert!(puppet.asked.take().is_empty(), "nothing is flushed");
+    });
 }
 
 /// A flush by an instruction reads no set of CPUs, unless tables are freed that somebody has walked.

@@ -45,6 +45,21 @@ fn cells<T>(_owner: &T, address: PhysAddr) -> &Cells {
     unsafe { &*address.to_direct().cast::<Cells>() }
 }
 
+/// The table of leaves for `addr` under `root`, or the level of the entry where the walk ends; for as long as `owner` keeps the tables.
+fn leaves_under<T>(owner: &T, root: PhysAddr, addr: usize) -> Result<&Cells, u32> {
+    let mut table = cells(owner, root);
+    for level in (1..=ROOT_LEVEL).rev() {
+        let next = table[entry_index(addr, level)]
+            .load()
+            .frame()
+            .ok_or(level)?;
+        #[cfg(feature = "breaks")]
+        super::invalidate::breaks::reads_table(next);
+        table = cells(owner, next);
+    }
+    Ok(table)
+}
+
 /// A page table. Dropping it frees all its tables and gives up its shares: no CPU may have it loaded.
 #[derive(Debug)]
 pub struct PageTable {
@@ -130,14 +145,8 @@ impl PageTable {
     /// # Safety
     /// 1. No table under `root` is freed meanwhile: the caller is in a walk of the space ([`UserMemory::walk`](shootdown::user_memory::UserMemory::walk)).
     pub unsafe fn peek(root: PhysAddr, addr: usize) -> Option<Pte> {
-        let mut table = cells(&(), root);
-        for level in (1..=ROOT_LEVEL).rev() {
-            let next = table[entry_index(addr, level)].load().frame()?;
-            #[cfg(feature = "breaks")]
-            super::invalidate::breaks::reads_table(next);
-            table = cells(&(), next);
-        }
-        Some(table[entry_index(addr, 0)].load())
+        let leaves = leaves_under(&(), root, addr).ok()?;
+        Some(leaves[entry_index(addr, 0)].load())
     }
 
     /// Calls `visit` with the address and entry of every page of `range` that is not empty.
@@ -164,12 +173,7 @@ impl PageTable {
 
     /// The table of leaves for `addr`, or the level of the entry where the walk ends.
     fn leaves(&self, addr: usize) -> Result<&Cells, u32> {
-        let mut table = cells(self, self.root);
-        for level in (1..=ROOT_LEVEL).rev() {
-            let entry = table[entry_index(addr, level)].load();
-            table = cells(self, entry.frame().ok_or(level)?);
-        }
-        Ok(table)
+        leaves_under(self, self.root, addr)
     }
 
     /// Unlinks the tables that serve `range` and nothing outside the gap `below..above`, in which no

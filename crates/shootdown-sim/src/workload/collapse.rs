@@ -10,6 +10,7 @@ use shootdown::{
 use crate::machine::{Context, Engine, Machine, PLATFORM, SimPlatform, kernel_root_at, root_at};
 use crate::timed::{Costs, Fabric, Timed};
 use crate::workload::engine::with_close_size;
+use crate::workload::fairness::quantile;
 
 /// Everybody is where it is to be.
 const SETTLE_PS: u64 = 1_000_000_000;
@@ -74,6 +75,13 @@ pub struct Collapsed {
     pub stats: Stats,
     /// Walks, and how long they took together.
     pub walks: (u64, u64),
+}
+
+impl Collapsed {
+    /// The time that so many thousandths of the collapses did not exceed, in nanoseconds.
+    pub fn quantile_ns(&self, per_mille: usize) -> f64 {
+        quantile(&self.samples, per_mille) as f64 / 1000.0
+    }
 }
 
 impl Collapse {

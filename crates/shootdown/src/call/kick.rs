@@ -41,26 +41,23 @@ impl<P: Platform> Shootdown<P> {
     /// # Panics
     /// When this CPU has no [memory](Self::attach).
     pub fn kick(&self, targets: &CpuMask<P::Cpus>) -> KickTicket<'_, P> {
+        self.send_kick(targets, FlushRequest::NOTHING)
+    }
+
+    /// The same by this request, which no target does anything for but to answer it.
+    pub(crate) fn send_kick(
+        &self,
+        targets: &CpuMask<P::Cpus>,
+        request: FlushRequest,
+    ) -> KickTicket<'_, P> {
         KickTicket {
             engine: self,
-            request: self.publish_kick(Some(targets)),
+            request: self.publish_kick(Some(targets), request),
         }
     }
 
     /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
-    pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<P::Cpus>>) -> Option<RequestRef> {
-        self.publish_nothing(targets, FlushRequest::NOTHING)
-    }
-
-    /// A kick that CPUs which walk page tables answer behind their sections.
-    pub(crate) fn sync(&self, targets: &CpuMask<P::Cpus>) -> KickTicket<'_, P> {
-        KickTicket {
-            engine: self,
-            request: self.publish_nothing(Some(targets), FlushRequest::SYNC),
-        }
-    }
-
-    fn publish_nothing(
+    pub(crate) fn publish_kick(
         &self,
         targets: Option<&CpuMask<P::Cpus>>,
         request: FlushRequest,

@@ -51,12 +51,17 @@ impl<P: Platform> Shootdown<P> {
         }
         me.activity.begins(before);
         me.in_function.set(false);
-        // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
+        self.come_again(me);
+        me.counters.functions_run.add(1);
+    }
+
+    /// Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
+    #[inline]
+    pub(crate) fn come_again(&self, me: Here<'_, P>) {
         if me.came_again.get() {
             me.came_again.set(false);
             self.interrupt_self(me);
         }
-        me.counters.functions_run.add(1);
     }
 
     #[inline]

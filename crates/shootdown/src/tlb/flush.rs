@@ -152,10 +152,10 @@ impl<P: Platform> Shootdown<P> {
                 return FlushTicket::done(self);
             }
             self.find_targets(here, &request, space);
-            let is_flushed = match is_everywhere {
-                true => self.keep_walkers(here),
-                false => asks && self.take_targets(here, &request, space),
-            };
+            if is_everywhere {
+                self.keep_walkers(here);
+            }
+            let is_flushed = is_everywhere || asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
                 if !is_flushed {
                     self.flush_here(here, &request, Role::Initiator);

@@ -23,7 +23,7 @@ use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, Padded, fence};
 use crate::tlb::vcpu::{GuestEntry, GuestExit, Vcpu};
-use crate::tlb::{FlushTicket, GlobalTags, Root, Slots, SpaceId, TlbGen};
+use crate::tlb::{FlushRequest, FlushTicket, GlobalTags, Root, Slots, SpaceId, TlbGen};
 
 /// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
 ///
@@ -173,7 +173,7 @@ impl<P: Platform> Shootdown<P> {
         if running.is_empty() {
             return FlushTicket::done(self);
         }
-        let kick = self.publish_kick(Some(&running));
+        let kick = self.publish_kick(Some(&running), FlushRequest::NOTHING);
         FlushTicket::new(self, kick, None, None)
     }
 }

@@ -26,6 +26,12 @@ impl FlushRequest {
         ..Self::NONE
     };
 
+    /// The same, and waits for [walkers](crate::user_memory::Walk).
+    pub(crate) const SYNC: Self = Self {
+        ranges: Self::NONE.ranges.with_freed(),
+        ..Self::NOTHING
+    };
+
     /// The user space, or `None` for the kernel's part of every space.
     pub fn space(&self) -> Option<SpaceId> {
         (self.space != SpaceId::KERNEL).then_some(self.space)

@@ -10,10 +10,10 @@
 //! flush it without an interrupt. There the CPU says so in its mark, enters the space's set if it is not in it, and issues a full barrier before it reads
 //! any entry. Either an initiator finds it, or it finds what the initiator has unlinked. An initiator that finds it interrupts it.
 
-use crate::call::{Found, Kind};
-use crate::capacity::Capacity;
 use core::marker::PhantomData;
 
+use crate::call::{Found, Kind};
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::{IrqGuard, no_unwind};
@@ -131,10 +131,7 @@ impl<'a, P: Platform> UserMemory<'a, P> {
         const { assert!(P::CONFIG.has_walks, "CONFIG lacks with_walks") };
         let engine = self.0;
         engine.check_owner(space.id());
-        {
-            let (_irq, here) = engine.stay();
-            engine.forbid_in_walk(here);
-        }
+        engine.forbid_wait_in_walk();
         // ORDERING: the caller's unlinking / read CPU set and marks, against store mark and CPU bit / read entries in `tell_initiators`.
         fence(Ordering::SeqCst);
         let all_say_so = engine.platform.flushes_remotely();
@@ -154,7 +151,7 @@ impl<'a, P: Platform> UserMemory<'a, P> {
                 }
             }
         }
-        engine.sync(&walkers).wait();
+        engine.send_kick(&walkers, FlushRequest::SYNC).wait();
     }
 }
 
@@ -199,13 +196,12 @@ impl<P: Platform> Shootdown<P> {
 
     /// Takes all out of this CPU's set `targets` that do not say that they walk: they have been flushed.
     #[cold]
-    pub(super) fn keep_walkers(&self, here: Here<'_, P>) -> bool {
+    pub(super) fn keep_walkers(&self, here: Here<'_, P>) {
         for cpu in here.targets.iter() {
             if self.state(cpu).lazy.get() != Attention::Walking {
                 here.targets.remove(cpu);
             }
         }
-        true
     }
 
     /// Whether this CPU walks tables and must leave `found` unanswered until it has done.
@@ -237,9 +233,8 @@ impl<P: Platform> Shootdown<P> {
         me.counters.walks_awaited.add(1);
         me.is_unsearched.set(true);
         self.serve_flushes(me);
-        if me.came_again.get() && !me.in_function.get() {
-            me.came_again.set(false);
-            self.interrupt_self(me);
+        if !me.in_function.get() {
+            self.come_again(me);
         }
     }
 
@@ -308,12 +303,4 @@ fn not_innermost(me: CpuId) -> ! {
             "a section in which {me} walks page tables ends on another CPU, or before one that it has begun inside"
         )
     })
-}
-
-impl FlushRequest {
-    /// Names what no CPU has, and waits for walkers.
-    pub(crate) const SYNC: Self = Self {
-        ranges: Self::NONE.ranges.with_freed(),
-        ..Self::NOTHING
-    };
 }

@@ -208,7 +208,7 @@ pub fn walks_unprotected() -> bool {
     selected() == Some(Break::WalkUnprotected)
 }
 
-/// A page table is about to be read without its lock.
+/// A page table is about to be read, perhaps without its lock.
 ///
 /// # Panics
 /// When it has been freed.
