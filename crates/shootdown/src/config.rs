@@ -18,6 +18,8 @@ pub struct Config {
     pub(crate) has_watchdog: bool,
     pub(crate) has_hotplug: bool,
     pub(crate) has_walks: bool,
+    pub(crate) has_secondary: bool,
+    pub(crate) has_reclaim: bool,
 }
 
 impl Config {
@@ -28,6 +30,8 @@ impl Config {
         has_watchdog: true,
         has_hotplug: false,
         has_walks: false,
+        has_secondary: false,
+        has_reclaim: false,
     };
 
     /// Everything: for hosts that measure and compare.
@@ -37,6 +41,8 @@ impl Config {
         has_watchdog: true,
         has_hotplug: true,
         has_walks: true,
+        has_secondary: true,
+        has_reclaim: true,
     };
 
     /// The policy is this one, and stays so.
@@ -72,6 +78,20 @@ impl Config {
     #[must_use]
     pub const fn with_walks(mut self, on: bool) -> Self {
         self.has_walks = on;
+        self
+    }
+
+    /// Whether anything but CPUs may [listen](crate::secondary::SecondaryTlbs) to flushes.
+    #[must_use]
+    pub const fn with_secondary(mut self, on: bool) -> Self {
+        self.has_secondary = on;
+        self
+    }
+
+    /// Whether one flush may be for [many spaces](crate::reclaim::Reclaim).
+    #[must_use]
+    pub const fn with_reclaim(mut self, on: bool) -> Self {
+        self.has_reclaim = on;
         self
     }
 
@@ -128,6 +148,8 @@ ENGINE.online();
         walk walks "
 let space = AddressSpace::new(&ENGINE, unsafe { Root::new(0x1000) });
 drop(ENGINE.user_memory().walk(&space))";
+        listen secondary "ENGINE.secondary_tlbs().listen(FlushScope::Kernel, 0)";
+        reclaim reclaims "drop(reclaim::Reclaim::new(&ENGINE, Vec::<u64>::new()))";
     }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
     calls! { "", "PLAIN": watchdog "ENGINE.watch().set_stall_ns(1)"; }

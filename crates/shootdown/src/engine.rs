@@ -14,6 +14,7 @@ use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::stats::Stats;
 use crate::sync::{AtomicU64, Ordering, Padded, SetOnce, const_fn, fence};
+use crate::tlb::Listener;
 use crate::trace::TraceEvent;
 
 /// Cross-CPU calls and TLB shootdown for up to `P::Cpus::CPUS` CPUs.
@@ -38,6 +39,8 @@ pub struct Shootdown<P: Platform> {
     pub(crate) callable: Padded<AtomicCpuMask<P::Cpus>>,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     pub(crate) departure: Padded<AtomicU64>,
+    /// Who listens to flushes of the kernel's part.
+    pub(crate) kernel_listener: Padded<Listener>,
     rings: <P::Cpus as Capacity>::Rings,
     cpus: <P::Cpus as Capacity>::Table,
 }
@@ -56,6 +59,7 @@ impl<P: Platform> Shootdown<P> {
                 ready: Padded(AtomicCpuMask::new()),
                 callable: Padded(AtomicCpuMask::new()),
                 departure: Padded(AtomicU64::new(0)),
+                kernel_listener: Padded(Listener::new()),
                 #[cfg(not(loom))]
                 rings: P::Cpus::RINGS,
                 #[cfg(loom)]

@@ -46,6 +46,11 @@ handle! {
 }
 
 handle! {
+    /// What else keeps translations, and is told of flushes: [`Shootdown::secondary_tlbs`].
+    SecondaryTlbs
+}
+
+handle! {
     /// Counters, and what finds CPUs that do not answer: [`Shootdown::watch`].
     Watcher
 }
@@ -67,6 +72,12 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub fn user_memory(&self) -> UserMemory<'_, P> {
         UserMemory(self)
+    }
+
+    /// What else keeps translations: IOMMUs, devices, tables made from ours. Any context.
+    #[inline]
+    pub fn secondary_tlbs(&self) -> SecondaryTlbs<'_, P> {
+        SecondaryTlbs(self)
     }
 
     /// Counters, and what finds CPUs that do not answer. Any context.

@@ -150,6 +150,17 @@ pub mod remote {
     pub use crate::tlb::{FlushRequest, GlobalTags, RemoteTargets, TagSet, TlbGen};
 }
 
+/// One flush for pages of many spaces, as the reclaim of memory needs it; and a flush that another task waits for.
+pub mod reclaim {
+    pub use crate::tlb::{PendingFlush, Reclaim};
+}
+
+/// What else keeps translations: IOMMUs that share page tables, devices with TLBs of their own, tables that software makes from these.
+pub mod secondary {
+    pub use crate::handle::SecondaryTlbs;
+    pub use crate::tlb::{Held, SecondaryFailed, SecondaryFlush};
+}
+
 /// Hardware tags (PCIDs, ASIDs): which a [`Platform`] has, and how a [`Policy`] uses them.
 pub mod tags {
     pub use crate::policy::Tags;

@@ -10,7 +10,8 @@ use crate::config::Config;
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::tlb::{
-    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, GlobalTags, RemoteTargets, TagEntries,
+    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, GlobalTags, RemoteTargets,
+    SecondaryFailed, SecondaryFlush, TagEntries,
 };
 use crate::trace::TraceEvent;
 use crate::watchdog::Stall;
@@ -257,6 +258,44 @@ pub unsafe trait Platform: Sync {
     fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
         let _ = (asid, request);
         false
+    }
+
+    /// The tables that `listener` translates by were changed as `request` says: have it begin to drop that ([`SecondaryTlbs`](crate::secondary::SecondaryTlbs)). Returns what
+    /// [`finish_secondary`](Self::finish_secondary) is to be asked with; `None` if there is nothing to wait for, as where only freed tables matter and none were.
+    /// `before` was returned by an earlier call for the same wait, and not asked about: the result stands for both.
+    ///
+    /// Called with interrupts off, under the host's locks, behind the count of the change and a full barrier; for each flush, also one that no other CPU need hear
+    /// of. It must not wait; a lock that it takes is spun for with [`poll`](crate::Shootdown::poll), and held with interrupts off. Part of contract 7: after
+    /// [`Done`](SecondaryFlush::Done) nothing that was named is used or walked.
+    #[cold]
+    fn begin_secondary(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<u64>,
+    ) -> Option<u64> {
+        let _ = (listener, request, before);
+        unimplemented!("CONFIG has with_secondary, but the platform no begin_secondary")
+    }
+
+    /// Whether what [`begin_secondary`](Self::begin_secondary) began is done. Called by the waiter, in its context, on any CPU, until it is not
+    /// [`Busy`](SecondaryFlush::Busy), also when nobody listens any more: `token` must mean something until it was [`Done`](SecondaryFlush::Done), or for ever. It does not wait, and gives up when the
+    /// device has had its time. Unlike other methods this one may use the engine as the waiter might: flush a guest, say.
+    #[cold]
+    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+        let _ = token;
+        unimplemented!("CONFIG has with_secondary, but the platform no finish_secondary")
+    }
+
+    /// The tables that `listener` translates by are about to be freed: have it let go of their root, drop all, and wait until it has. Called in the context of
+    /// [`release`](crate::secondary::SecondaryTlbs::release).
+    ///
+    /// # Errors
+    /// [`SecondaryFailed`] where it does not answer.
+    #[cold]
+    fn release_secondary(&self, listener: u64) -> Result<(), SecondaryFailed> {
+        let _ = listener;
+        unimplemented!("CONFIG has with_secondary, but the platform no release_secondary")
     }
 
     /// What `cpu` remembers of the tags that virtual CPUs run under, apart from those of [`asid_slots`](Self::asid_slots) (SVM: ASIDs; VMX: VPIDs):

@@ -149,6 +149,10 @@ counters! {
     absent_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
+    /// Flushes that [listeners](crate::secondary) were told of.
+    secondary_notices,
+    /// Times what a flush was to free was leaked, because a listener did not answer ([`Held`](crate::secondary::Held)).
+    secondary_leaks,
     /// Times a guest ran here, and was left ([`GuestSpace::run`](crate::guest::GuestSpace::run)).
     guest_exits,
     /// Flushes of guests ([`FlushScope::Guest`](crate::FlushScope::Guest)).

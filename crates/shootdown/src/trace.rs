@@ -83,6 +83,13 @@ pub enum TraceEvent {
         /// The space that is now loaded.
         space: SpaceId,
     },
+    /// What a flush was to free was leaked: a [listener](crate::secondary) did not answer.
+    Leaked {
+        /// Where it was given up.
+        cpu: CpuId,
+        /// What the listener was asked about.
+        token: u64,
+    },
     /// The CPU became a target.
     Online {
         /// Which.

@@ -171,6 +171,12 @@ impl AtomicU64 {
 
     /// As `core`'s.
     #[inline]
+    pub fn fetch_sub(&self, amount: u64, order: Ordering) -> u64 {
+        access(&self.0, Operation::Add(amount.wrapping_neg()), order)
+    }
+
+    /// As `core`'s.
+    #[inline]
     pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
         access(&self.0, Operation::Or(bits), order)
     }

@@ -6,10 +6,13 @@
 use crate::call::{FreeSlot, Kind, Payload, Request, WaitsFor};
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
+use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
+use crate::tlb::secondary::Notice;
+use crate::tlb::ticket::DueHere;
 use crate::tlb::{
     AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
     Reclaimed,
@@ -63,10 +66,38 @@ impl<P: Platform> Shootdown<P> {
                 FreedTables::Yes => ranges = FlushRanges::WHOLE,
             }
         }
-        match scope {
-            FlushScope::Space(space) => self.submit_space_flush(space, &ranges, freed),
-            FlushScope::Kernel => self.submit_kernel_flush(&ranges, freed),
+        let request = Self::count_change(scope, ranges.requested(freed));
+        let notice = self.begin_notice(scope, &request, Notice::nothing::<P>());
+        let ticket = match scope {
+            FlushScope::Space(space) => self.begin_flush(request, Some(space), |here| {
+                self.find_targets(here, &request, Some(space));
+            }),
+            FlushScope::Kernel => self.begin_flush(request, None, |here| {
+                self.find_targets(here, &request, None)
+            }),
             FlushScope::Guest(guest) => self.submit_guest_flush(guest),
+        };
+        ticket.with_notice(notice)
+    }
+
+    /// The tables of `scope` have been changed: counts that, and issues the barrier of I1.
+    #[inline]
+    pub(super) fn count_change(
+        scope: FlushScope<'_, P::Cpus>,
+        ranges: FlushRanges,
+    ) -> FlushRequest {
+        let generation = match scope {
+            FlushScope::Space(space) => space.bump(),
+            FlushScope::Kernel => FlushRequest::NONE.generation,
+            FlushScope::Guest(guest) => guest.bump(),
+        };
+        // ORDERING: change and bump / read CPU set, against set CPU bit / read generation in `join` (I1, I2); read marks, against store mark / read generation in
+        // `GuestSpace::run`; for the kernel's part read ready, against set ready / flush in `online`.
+        fence(Ordering::SeqCst);
+        FlushRequest {
+            space: scope.id(),
+            generation,
+            ranges,
         }
     }
 
@@ -88,34 +119,6 @@ impl<P: Platform> Shootdown<P> {
         flush.hold(batch.reclaim())
     }
 
-    fn submit_space_flush(
-        &self,
-        space: &AddressSpace<P::Cpus>,
-        ranges: &FlushRanges,
-        freed: FreedTables,
-    ) -> FlushTicket<'_, P> {
-        let generation = space.bump();
-        // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `join`
-        // (I1, I2).
-        fence(Ordering::SeqCst);
-        let request = FlushRequest {
-            space: space.id(),
-            generation,
-            ranges: ranges.requested(freed),
-        };
-        self.begin_flush(request, Some(space))
-    }
-
-    fn submit_kernel_flush(&self, ranges: &FlushRanges, freed: FreedTables) -> FlushTicket<'_, P> {
-        // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
-        fence(Ordering::SeqCst);
-        let request = FlushRequest {
-            ranges: ranges.requested(freed),
-            ..FlushRequest::NONE
-        };
-        self.begin_flush(request, None)
-    }
-
     /// Checks that a space or guest is this engine's.
     #[inline]
     #[track_caller]
@@ -125,12 +128,14 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that it has to reach, and
-    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it publishes nothing.
-    fn begin_flush(
+    /// Publishes the request, which is about `space`, the kernel's part or many spaces, to the CPUs that it has to reach, and
+    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it publishes nothing. `find` puts them into
+    /// the set `targets`.
+    pub(super) fn begin_flush(
         &self,
         request: FlushRequest,
         space: Option<&AddressSpace<P::Cpus>>,
+        find: impl Fn(Here<'_, P>),
     ) -> FlushTicket<'_, P> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
@@ -151,11 +156,12 @@ impl<P: Platform> Shootdown<P> {
             if is_everywhere && !space.is_some_and(|space| self.may_be_walked(&request, space)) {
                 return FlushTicket::done(self);
             }
-            self.find_targets(here, &request, space);
+            find(here);
             if is_everywhere {
                 self.keep_walkers(here);
             }
-            let is_flushed = is_everywhere || asks && self.take_targets(here, &request, space);
+            let asked = request.for_back_end::<P>();
+            let is_flushed = is_everywhere || asks && self.take_targets(here, &asked, space);
             if here.targets.is_empty() {
                 if !is_flushed {
                     self.flush_here(here, &request, Role::Initiator);
@@ -168,7 +174,7 @@ impl<P: Platform> Shootdown<P> {
             if let Some(slot) = self.free_slot_of(irq, here, WaitsFor::Flush) {
                 if slot.departure.is_some() {
                     // From here on nobody goes offline.
-                    self.find_targets(here, &request, space);
+                    find(here);
                     if is_everywhere {
                         self.keep_walkers(here);
                     }
@@ -215,8 +221,12 @@ impl<P: Platform> Shootdown<P> {
         }
         let published = self.publish(slot, kind, Request::data(payload), None);
         let is_concurrent = policy.is_concurrent();
-        let local_due = (!is_concurrent).then_some(request);
-        let ticket = FlushTicket::new(self, Some(published), local_due, preempt);
+        let due_here = preempt.map(|preempt| DueHere {
+            engine: self,
+            flush: (!is_concurrent).then_some(request),
+            _preempt: preempt,
+        });
+        let ticket = FlushTicket::new(self, Some(published), due_here);
         if is_concurrent {
             self.flush_here(here, &request, Role::Initiator);
             match self.is_done(published) {

@@ -23,7 +23,7 @@ use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, Padded, fence};
 use crate::tlb::vcpu::{GuestEntry, GuestExit, Vcpu};
-use crate::tlb::{FlushRequest, FlushTicket, GlobalTags, Root, Slots, SpaceId, TlbGen};
+use crate::tlb::{FlushRequest, FlushTicket, GlobalTags, Listener, Root, Slots, SpaceId, TlbGen};
 
 /// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
 ///
@@ -32,6 +32,7 @@ use crate::tlb::{FlushRequest, FlushTicket, GlobalTags, Root, Slots, SpaceId, Tl
 pub struct GuestSpace<C: Capacity> {
     pub(super) id: SpaceId,
     root: Root,
+    pub(super) listener: Listener,
     generation: Padded<AtomicU64>,
     /// Where it has ever run; whether it does now says the CPU's own mark, which costs no line that all of them write.
     visited: Padded<AtomicCpuMask<C>>,
@@ -43,6 +44,7 @@ impl<C: Capacity> GuestSpace<C> {
         Self {
             id: engine.fresh_space_id(),
             root,
+            listener: Listener::new(),
             generation: Padded(AtomicU64::new(1)),
             visited: Padded(AtomicCpuMask::new()),
         }
@@ -138,6 +140,22 @@ impl<C: Capacity> GuestSpace<C> {
     }
 }
 
+impl<C: Capacity> GuestSpace<C> {
+    /// Counts one change to the nested tables (the middle of I1).
+    pub(super) fn bump(&self) -> TlbGen {
+        // ORDERING: Release publishes the change to who acquires this generation.
+        TlbGen::from_raw(self.generation.0.fetch_add(1, Ordering::Release) + 1)
+    }
+}
+
+impl<C: Capacity> Drop for GuestSpace<C> {
+    /// # Panics
+    /// When somebody [listens](crate::secondary::SecondaryTlbs): its tables must not be freed yet. As for an [`AddressSpace`](crate::AddressSpace).
+    fn drop(&mut self) {
+        self.listener.must_be_gone();
+    }
+}
+
 /// The CPU is in guest mode; when this is dropped, it has left.
 struct InGuest<'a, P: Platform>(Here<'a, P>);
 
@@ -152,13 +170,9 @@ impl<P: Platform> Shootdown<P> {
         Slots::new(self.platform.guest_slots(me), GlobalTags::NONE)
     }
 
-    /// No virtual CPU of `guest` runs on translations from before this call once the ticket is done.
+    /// No virtual CPU of `guest` runs on translations from before its last generation once the ticket is done. After the barrier of I1.
     #[track_caller]
     pub(super) fn submit_guest_flush(&self, guest: &GuestSpace<P::Cpus>) -> FlushTicket<'_, P> {
-        // ORDERING: Release publishes the change to who acquires this generation.
-        guest.generation.0.fetch_add(1, Ordering::Release);
-        // ORDERING: change and bump / read CPU set and marks, against store mark / read generation in `GuestSpace::run` (I1, I2).
-        fence(Ordering::SeqCst);
         let (irq, here) = self.stay();
         assert!(
             here.lazy.guest() == SpaceId::KERNEL,
@@ -174,6 +188,6 @@ impl<P: Platform> Shootdown<P> {
             return FlushTicket::done(self);
         }
         let kick = self.publish_kick(Some(&running), FlushRequest::NOTHING);
-        FlushTicket::new(self, kick, None, None)
+        FlushTicket::new(self, kick, None)
     }
 }

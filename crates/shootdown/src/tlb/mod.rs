@@ -3,6 +3,7 @@
 //! * [`scope`](FlushScope): whose translations to forget. [`range`](FlushRange), [`ranges`](FlushRanges): which of them.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading and leaving spaces (I2). `load`: loading roots. `host_load`: when the host loads them. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
+//! * [`secondary`](Held): what else keeps translations. [`reclaim`](Reclaim): one flush for many spaces.
 //! * [`walk`](Walk): reading tables without their lock.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
@@ -30,10 +31,12 @@ mod pinned;
 mod present;
 mod range;
 mod ranges;
+mod reclaim;
 mod remote;
 mod request;
 mod respond;
 mod scope;
+mod secondary;
 mod space;
 mod space_root;
 mod spare;
@@ -55,11 +58,13 @@ pub use names::{KernelRoot, Root, SpaceId, TlbGen};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use ranges::{FlushRanges, RANGES};
+pub use reclaim::Reclaim;
 pub use remote::RemoteTargets;
 pub use request::FlushRequest;
 pub use scope::FlushScope;
+pub use secondary::{Held, SecondaryFailed, SecondaryFlush};
 pub use space::AddressSpace;
-pub use ticket::FlushTicket;
+pub use ticket::{FlushTicket, PendingFlush};
 pub use vcpu::{GuestEntry, GuestExit, Vcpu};
 pub use walk::Walk;
 pub use window_root::WindowRoot;
@@ -67,6 +72,7 @@ pub use window_root::WindowRoot;
 pub(crate) use asid::{Slots, Why};
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
+pub(crate) use secondary::Listener;
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use tag_run::TagRun;
 pub(crate) use walk::WalkState;

@@ -71,6 +71,8 @@ impl SpaceId {
     pub(crate) const KERNEL: Self = Self(0);
     /// No space: the host has loaded, or may load, a root that the engine does not know. (Names of spaces begin with an engine's number.)
     pub(super) const FOREIGN: Self = Self(1);
+    /// Whatever space a CPU has loaded.
+    pub(super) const LOADED: Self = Self(2);
     /// A name that no space has.
     pub(crate) const NOBODY: Self = Self(u64::MAX);
     /// Where the engine's number begins.
@@ -81,6 +83,12 @@ impl SpaceId {
     /// The name of an engine's space number `sequence`.
     pub(crate) const fn of_engine(number: u64, sequence: u64) -> Self {
         Self(number << Self::ENGINE_SHIFT | sequence)
+    }
+
+    /// Whether it is a space's, of any engine.
+    #[inline]
+    pub(super) const fn is_space(self) -> bool {
+        self.engine() != 0 && self.0 != Self::NOBODY.0
     }
 
     /// The same name, of a space that a host is leaving by [`begin_switch`](crate::host_roots::HostRoots::begin_switch).

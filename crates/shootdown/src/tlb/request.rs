@@ -1,5 +1,6 @@
 //! [`FlushRequest`]: what a flush asks of its targets.
 
+use crate::platform::Platform;
 use crate::tlb::{FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
@@ -31,6 +32,21 @@ impl FlushRequest {
         ranges: Self::NONE.ranges.with_freed(),
         ..Self::NOTHING
     };
+
+    /// Everything, of the kernel's part and of each space.
+    const ALL: Self = Self {
+        ranges: FlushRanges::WHOLE,
+        ..Self::NONE
+    };
+
+    /// What a back end is asked for: it knows nothing of what each CPU has loaded.
+    #[inline]
+    pub(super) fn for_back_end<P: Platform>(self) -> Self {
+        match P::CONFIG.has_reclaim && self.space == SpaceId::LOADED {
+            true => Self::ALL,
+            false => self,
+        }
+    }
 
     /// The user space, or `None` for the kernel's part of every space.
     pub fn space(&self) -> Option<SpaceId> {

@@ -99,6 +99,9 @@ impl<P: Platform> Shootdown<P> {
     /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since. Counts those that are not.
     #[inline]
     fn check_due(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
+        if P::CONFIG.has_reclaim && request.space == SpaceId::LOADED {
+            return self.has_space_loaded(me);
+        }
         if me.tlb.loaded() != request.space {
             self.count_stray(me);
             return false;
@@ -108,6 +111,27 @@ impl<P: Platform> Shootdown<P> {
             me.counters.flushes_covered.add(1);
         }
         is_due
+    }
+
+    /// Whether a space is loaded here that this CPU may use before it looks what it has missed.
+    #[cold]
+    fn has_space_loaded(&self, me: Here<'_, P>) -> bool {
+        let is_due = me.tlb.loaded().is_space() && me.lazy.get() != Attention::Lazy;
+        if !is_due {
+            self.count_stray(me);
+        }
+        is_due
+    }
+
+    /// Drops all of the space that is loaded here. No generation came with the request: the next request finds a gap (I3).
+    #[cold]
+    fn flush_loaded(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
+        let request = FlushRequest {
+            space: me.tlb.loaded(),
+            generation: me.tlb.generation(),
+            ..*request
+        };
+        self.carry_out(me, &request, Extent::All, role);
     }
 
     /// A flush of a space that is not loaded here.
@@ -129,6 +153,9 @@ impl<P: Platform> Shootdown<P> {
     /// serve, and after a full flush they are covered.
     #[inline]
     fn flush_change(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
+        if P::CONFIG.has_reclaim && request.space == SpaceId::LOADED {
+            return self.flush_loaded(me, request, role);
+        }
         let changes = me.tlb.change(request.generation);
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.

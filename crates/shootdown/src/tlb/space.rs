@@ -10,7 +10,7 @@ use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
 use crate::sync::line_name::{first_name, touches};
 use crate::sync::{AtomicU64, Ordering, OwnFlag, Padded, SetOnce};
-use crate::tlb::{Root, SpaceId, TagRun, TagSet, TlbGen};
+use crate::tlb::{Listener, Root, SpaceId, TagRun, TagSet, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
 ///
@@ -27,6 +27,7 @@ pub struct AddressSpace<C: Capacity> {
     has_residents: OwnFlag,
     /// Not zero once a CPU has walked the tables where flushes might have passed it by; see `walk.rs`.
     walked: AtomicU64,
+    listener: Listener,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<C>,
     /// Where it has, or has asked for, a [global tag](crate::remote::GlobalTags).
@@ -51,6 +52,7 @@ impl<C: Capacity> AddressSpace<C> {
             top: AtomicU64::new(1),
             has_residents: OwnFlag::new(),
             walked: AtomicU64::new(0),
+            listener: Listener::new(),
             residents: AtomicCpuMask::new(),
             tag_set: SetOnce::new(),
             generation: Padded(Changed {
@@ -156,7 +158,9 @@ impl<C: Capacity> AddressSpace<C> {
         TlbGen::from_raw(changed.generation.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    pub(crate) fn generation(&self) -> TlbGen {
+    /// How often the tables have changed, of which a flush has told. Software that makes tables from them reads this, then an entry, takes its own lock, and installs what it
+    /// has read only if this is still the same: [`Platform::begin_secondary`] comes after the count, and takes that lock. Any context.
+    pub fn generation(&self) -> TlbGen {
         // ORDERING: acquires the PTE changes counted so far; pairs with `bump`.
         TlbGen::from_raw(self.generation.0.generation.load(Ordering::Acquire))
     }
@@ -170,6 +174,11 @@ impl<C: Capacity> AddressSpace<C> {
     pub(super) fn owns_tag_in(&self, set: &'static TagSet) -> bool {
         // SAFETY: 1. it is `'static`.
         unsafe { self.tag_set.set(set) }
+    }
+
+    #[inline]
+    pub(super) fn listener(&self) -> &Listener {
+        &self.listener
     }
 
     pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<C> {
@@ -193,6 +202,7 @@ impl<C: Capacity> Drop for AddressSpace<C> {
                 },
             );
         }
+        self.listener.must_be_gone();
         if let Some(tags) = self.tag_set.get() {
             tags.take_back(self.id);
         }

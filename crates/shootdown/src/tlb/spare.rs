@@ -2,6 +2,7 @@
 
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
+use crate::mask::CpuMask;
 use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
@@ -9,6 +10,43 @@ use crate::sync::Ordering;
 use crate::tlb::{AddressSpace, Attention, FlushRequest};
 
 impl<P: Platform> Shootdown<P> {
+    /// Adds to `holders` the CPUs that may hold translations of `space`, this one too. After the barrier that follows the page-table change, with interrupts
+    /// off.
+    pub(super) fn add_holders(
+        &self,
+        here: Here<'_, P>,
+        space: &AddressSpace<P::Cpus>,
+        holders: &mut CpuMask<P::Cpus>,
+    ) {
+        for group in self.groups() {
+            // ORDERING: as in `find_targets`.
+            let mut wanted = space.cpu_set().group(group).load(Ordering::Acquire);
+            if P::HAS_WINDOWS && wanted != 0 && space.has_residents() {
+                wanted &= !self.absent(here, group, wanted, space);
+            }
+            holders.words.as_mut()[group] |= wanted;
+        }
+    }
+
+    /// Puts those of `holders` into this CPU's set `targets` that are other CPUs, online, and do not look before they use a space again. Interrupts are off.
+    pub(super) fn find_holders(&self, here: Here<'_, P>, holders: &CpuMask<P::Cpus>) {
+        here.targets.clear();
+        for group in self.groups() {
+            let mut wanted = holders.words.as_ref()[group];
+            if group == P::Cpus::group(here.cpu) {
+                wanted &= !P::Cpus::bit(here.cpu);
+            }
+            if wanted != 0 {
+                // ORDERING: as in `ready_cpus`.
+                wanted &= self.ready.0.group(group).load(Ordering::Acquire);
+                here.targets.set_group(group, wanted);
+            }
+        }
+        if !here.targets.is_empty() {
+            self.spare(here, false);
+        }
+    }
+
     /// Puts the other CPUs that `request` has to reach into this CPU's set `targets`: holders of `space`, or all that are online where it is about
     /// the kernel's part. After the barrier that follows the page-table change, with interrupts off.
     pub(super) fn find_targets(

@@ -6,8 +6,9 @@ use crate::call::{RequestRef, WaitsFor};
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::platform::Platform;
-use crate::tlb::FlushRequest;
 use crate::tlb::respond::Role;
+use crate::tlb::secondary::Notice;
+use crate::tlb::{FlushRequest, Held, SecondaryFailed};
 
 /// The right, and the duty, to wait for one flush: until then other CPUs may use the old translations.
 ///
@@ -18,6 +19,7 @@ use crate::tlb::respond::Role;
 /// because under a policy that does not [wait preemptibly](crate::Policy::waits_preemptibly) or flushes here last a part of
 /// the flush is due on the CPU that submitted it. Such a policy keeps preemption disabled until the ticket is gone, so a ticket that is
 /// forgotten leaves it disabled; under others a forgotten ticket costs nothing but itself. Dropping it waits.
+/// [`hand_over`](Self::hand_over) makes one of it that can be sent.
 ///
 /// ```compile_fail
 /// # use shootdown::*;
@@ -29,59 +31,96 @@ use crate::tlb::respond::Role;
 #[must_use = "other CPUs may still use the old translations: wait for the ticket"]
 #[derive(Debug)]
 pub struct FlushTicket<'a, P: Platform, H = ()> {
-    /// What is left of the flush, and what the ticket holds; none once it has been waited for, or handed on.
-    pending: Option<(PendingFlush<'a, P>, H)>,
+    // Dropped first, which waits.
+    pending: PendingFlush<'a, P, H>,
+    due_here: Option<DueHere<'a, P>>,
+}
+
+/// What is due after the wait on the CPU that submitted the flush; dropping it does it. Preemption is disabled until then: it is this CPU's.
+#[derive(Debug)]
+pub(super) struct DueHere<'a, P: Platform> {
+    pub(super) engine: &'a Shootdown<P>,
+    pub(super) flush: Option<FlushRequest>,
+    /// Dropped last.
+    pub(super) _preempt: PreemptGuard<'a, P>,
+}
+
+/// A flush of which nothing is left to be done on the CPU that submitted it: any task may wait for it, on any CPU, such as one that frees memory. The CPU that
+/// submitted it, and that of the waiter, may go offline meanwhile. Dropping it waits. One that is forgotten costs nothing but itself and what it holds.
+#[must_use = "other CPUs may still use the old translations: wait for it"]
+#[derive(Debug)]
+pub struct PendingFlush<'a, P: Platform, H = ()> {
+    engine: &'a Shootdown<P>,
+    /// None once it has been waited for, or has another one in its place.
+    left: Option<Left<H>>,
 }
 
 #[derive(Debug)]
-struct PendingFlush<'a, P: Platform> {
-    engine: &'a Shootdown<P>,
+struct Left<H> {
     request: Option<RequestRef>,
-    /// What is still to be flushed here, after the wait. Only with preemption disabled: it is this CPU's.
-    local_due: Option<FlushRequest>,
-    /// Dropped after the wait.
-    _preempt: Option<PreemptGuard<'a, P>>,
+    notice: Notice,
+    held: H,
 }
 
 impl<'a, P: Platform> FlushTicket<'a, P> {
+    #[inline]
     pub(super) fn done(engine: &'a Shootdown<P>) -> Self {
-        Self::new(engine, None, None, None)
+        Self::new(engine, None, None)
     }
 
-    /// A ticket for `request`, after which `local_due` is flushed here; preemption is disabled until then.
+    #[inline]
     pub(super) fn new(
         engine: &'a Shootdown<P>,
         request: Option<RequestRef>,
-        local_due: Option<FlushRequest>,
-        preempt: Option<PreemptGuard<'a, P>>,
+        due_here: Option<DueHere<'a, P>>,
     ) -> Self {
-        let flush = PendingFlush {
-            engine,
+        let left = Left {
             request,
-            local_due,
-            _preempt: preempt,
+            notice: Notice::nothing::<P>(),
+            held: (),
         };
         FlushTicket {
-            pending: Some((flush, ())),
+            pending: PendingFlush {
+                engine,
+                left: Some(left),
+            },
+            due_here,
         }
+    }
+
+    /// The ticket waits for a listener, too.
+    #[inline]
+    pub(super) fn with_notice(mut self, notice: Notice) -> Self {
+        if P::CONFIG.has_secondary
+            && let Some(left) = &mut self.pending.left
+        {
+            left.notice = notice;
+        }
+        self
     }
 
     /// Has the ticket hold `value`, whatever the host collects freed frames in, until the flush is complete.
     pub fn hold<H>(mut self, value: H) -> FlushTicket<'a, P, H> {
-        let pending = self.pending.take();
+        let left = self.pending.left.take().map(|left| Left {
+            request: left.request,
+            notice: left.notice,
+            held: value,
+        });
         FlushTicket {
-            pending: pending.map(|(flush, ())| (flush, value)),
+            pending: PendingFlush {
+                engine: self.pending.engine,
+                left,
+            },
+            due_here: self.due_here,
         }
     }
 }
 
-impl<P: Platform, H> FlushTicket<'_, P, H> {
+impl<'a, P: Platform, H> FlushTicket<'a, P, H> {
     /// Whether waiting would return at once. Any context; does not block.
     pub fn is_done(&self) -> bool {
-        self.pending.as_ref().is_none_or(|(flush, _)| {
-            let is_answered = |request| flush.engine.is_done(request);
-            flush.local_due.is_none() && flush.request.is_none_or(is_answered)
-        })
+        let is_due = |due: &DueHere<'_, P>| due.flush.is_some();
+        !self.due_here.as_ref().is_some_and(is_due) && self.pending.is_done()
     }
 
     /// Waits until no CPU uses the old translations from user mode, nor from the kernel through
@@ -89,28 +128,92 @@ impl<P: Platform, H> FlushTicket<'_, P, H> {
     /// the flushes of the CPU it runs on.
     ///
     /// If the wait unwinds, because a method of the platform panics or the engine finds a mistake of the host's, what it holds is leaked.
-    pub fn wait(mut self) -> H {
-        self.finish().expect("taken here only, and by the drop")
+    ///
+    /// # Panics
+    /// When a [listener](crate::secondary) fails: [`try_wait`](Self::try_wait) returns then.
+    pub fn wait(self) -> H {
+        self.pending.wait()
     }
 
-    fn finish(&mut self) -> Option<H> {
-        let (flush, held) = self.pending.take()?;
-        // A wait that unwinds leaks it (I5).
-        let held = ManuallyDrop::new(held);
-        if let Some(request) = flush.request {
-            flush.engine.wait_for(request, WaitsFor::Flush);
-        }
-        if let Some(request) = &flush.local_due {
-            let (_irq, here) = flush.engine.stay();
-            flush.engine.flush_here(here, request, Role::Initiator);
-        }
-        drop(flush);
-        Some(ManuallyDrop::into_inner(held))
+    /// The same, on a platform where [listeners](crate::secondary) may fail.
+    ///
+    /// # Errors
+    /// What it holds, when one did: that may still be used.
+    pub fn try_wait(self) -> Result<H, Held<'a, P, H>> {
+        self.pending.try_wait()
+    }
+
+    /// Does what is due here, and returns what any task may wait for. Interrupts and preemption in any state; does not wait for other CPUs.
+    pub fn hand_over(self) -> PendingFlush<'a, P, H> {
+        self.pending
     }
 }
 
-impl<P: Platform, H> Drop for FlushTicket<'_, P, H> {
+impl<P: Platform> Drop for DueHere<'_, P> {
     fn drop(&mut self) {
-        self.finish();
+        if let Some(request) = &self.flush {
+            let (_irq, here) = self.engine.stay();
+            self.engine.flush_here(here, request, Role::Initiator);
+        }
+    }
+}
+
+impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
+    /// Whether waiting would return at once. Any context; does not block.
+    pub fn is_done(&self) -> bool {
+        self.left.as_ref().is_none_or(|left| {
+            let is_answered = |request| self.engine.is_done(request);
+            left.notice.token::<P>().is_none() && left.request.is_none_or(is_answered)
+        })
+    }
+
+    /// As [`FlushTicket::wait`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn wait(self) -> H {
+        match self.try_wait() {
+            Ok(held) => held,
+            Err(held) => {
+                drop(held);
+                no_answer()
+            }
+        }
+    }
+
+    /// As [`FlushTicket::try_wait`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_wait(mut self) -> Result<H, Held<'a, P, H>> {
+        self.finish().expect("taken here only, and by the drop")
+    }
+
+    #[inline]
+    fn finish(&mut self) -> Option<Result<H, Held<'a, P, H>>> {
+        let left = self.left.take()?;
+        // A wait that unwinds leaks it (I5).
+        let held = ManuallyDrop::new(left.held);
+        if let Some(request) = left.request {
+            self.engine.wait_for(request, WaitsFor::Flush);
+        }
+        Some(match self.engine.finish_notice(left.notice) {
+            Ok(()) => Ok(ManuallyDrop::into_inner(held)),
+            Err(SecondaryFailed) => Err(Held::new(self.engine, left.notice, held)),
+        })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_answer() -> ! {
+    panic!(
+        "a secondary TLB did not answer: what the flush was about is leaked (try_wait returns it)"
+    )
+}
+
+impl<P: Platform, H> Drop for PendingFlush<'_, P, H> {
+    fn drop(&mut self) {
+        _ = self.finish();
     }
 }

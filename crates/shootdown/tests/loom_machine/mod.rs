@@ -194,6 +194,10 @@ pub struct Model<const N: usize> {
     guest_slots: [[AsidSlot; GUEST_TAGS]; N],
     /// The page table: a frame number a page.
     pub table: [AtomicU64; PAGES],
+    /// What a device, or software, has made of the first page, while it listens.
+    pub device: Mutex<Option<u64>>,
+    /// The listener's own memory.
+    pub device_page: TablePage,
 }
 
 // SAFETY: each loom thread is one CPU with a fixed number; "interrupts" run only inside `take_interrupt`, so
@@ -330,6 +334,12 @@ where
             }
         }
         RemoteFlush::Done
+    }
+
+    fn begin_secondary(&self, _: u64, _: &FlushRequest, _: Option<u64>) -> Option<u64> {
+        self.device_page.walk();
+        *self.device.lock().unwrap() = None;
+        None
     }
 
     fn now_ns(&self) -> u64 {
@@ -491,6 +501,8 @@ where
             })
         }),
         vcpus: std::array::from_fn(|_| AtomicU64::new(0)),
+        device: Mutex::new(None),
+        device_page: TablePage::new(),
         table_page: TablePage::new(),
         shared_top: AtomicBool::new(true),
         guest_slots: std::array::from_fn(|_| std::array::from_fn(|_| AsidSlot::new())),

@@ -17,7 +17,7 @@ use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::watch::Stall;
 use shootdown::*;
 
-use shootdown::{Cpus, guest::*, remote::*, tags::*, watch::*};
+use shootdown::{Cpus, guest::*, remote::*, secondary::*, tags::*, watch::*};
 
 pub const PAGE: usize = 4096;
 /// The first page of windows; from here to [`GLOBAL`] an entry of one root is in no other.
@@ -105,7 +105,7 @@ impl<T> Log<T> {
 }
 
 /// How often something happened, also in functions that outlive who posts them.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Count(AtomicU32);
 
 impl Count {
@@ -195,6 +195,16 @@ pub struct Puppet {
     user_access_ok: Mutex<Option<Hook<bool>>>,
     /// There is no way to flush other CPUs without interrupts.
     pub has_no_back_end: AtomicBool,
+    /// What listeners were told: who, what, and what was begun before for the same wait.
+    pub told: Log<(u64, FlushRequest, Option<u64>)>,
+    /// What listeners are to say when they are asked whether they have done, the last first; nothing more: yes.
+    pub answers: Mutex<Vec<SecondaryFlush>>,
+    /// What they were asked about.
+    pub asked_about: Log<u64>,
+    /// Listeners that let go of their tables.
+    pub released: Log<u64>,
+    pub refuses_release: AtomicBool,
+    next_told: Mutex<Option<Once>>,
     engine: AtomicUsize,
 }
 
@@ -446,6 +456,36 @@ where
         true
     }
 
+    fn begin_secondary(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<u64>,
+    ) -> Option<u64> {
+        self.insist_irqs_off("while a listener is told");
+        let now = self.next_told.lock().unwrap().take();
+        if let Some(now) = now {
+            now();
+        }
+        self.told.push((listener, *request, before));
+        // It has nothing to wait for.
+        (listener != DEAF).then_some(before.unwrap_or(0) * 100 + listener)
+    }
+
+    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+        self.asked_about.push(token);
+        let answer = self.answers.lock().unwrap().pop();
+        answer.unwrap_or(SecondaryFlush::Done)
+    }
+
+    fn release_secondary(&self, listener: u64) -> Result<(), SecondaryFailed> {
+        if self.refuses_release.load(Relaxed) {
+            return Err(SecondaryFailed);
+        }
+        self.released.push(listener);
+        Ok(())
+    }
+
     fn on_stall(&self, stall: &Stall) {
         self.stalls.push(*stall);
         let now = *self.at_stall.lock().unwrap();
@@ -459,6 +499,9 @@ where
         self.nmi(Moment::Event(event));
     }
 }
+
+/// A listener that begins nothing that takes time.
+pub const DEAF: u64 = 99;
 
 /// The tag of global translations, which no root has.
 const EVERY_TAG: u16 = u16::MAX;
@@ -586,6 +629,11 @@ impl Puppet {
     /// Has `what` happen when a flush next asks for help, which it does between finding its targets and publishing.
     pub fn at_next_flush_remote(&self, what: impl FnOnce() + Send + 'static) {
         *self.next_flush_remote.lock().unwrap() = Some(Box::new(what));
+    }
+
+    /// Has `what` happen when a listener is told something next.
+    pub fn when_told_next(&self, what: impl FnOnce() + Send + 'static) {
+        *self.next_told.lock().unwrap() = Some(Box::new(what));
     }
 
     /// Has `what` happen when a root is loaded next, before it is.

@@ -1,0 +1,357 @@
+//! Secondary TLBs: what else translates by the tables of a space, a guest, or the kernel.
+//!
+//! An IOMMU that shares a process's page tables, a device with a TLB of its own, tables that software has made from ours (shadow and nested paging). No
+//! interrupt reaches these: whoever keeps them listens, and is told.
+//!
+//! Order (I1): the change; bump the generation; full barrier; is there a listener? `begin`; the CPUs, and wait for them; `finish`. One that begins to listen says so, full
+//! barrier, and only then reads the first entry: either the initiator finds it, or it finds the change.
+
+use core::fmt;
+use core::mem::{ManuallyDrop, MaybeUninit};
+
+use crate::capacity::Capacity;
+use crate::engine::Shootdown;
+use crate::guard::no_unwind;
+use crate::handle::SecondaryTlbs;
+use crate::platform::Platform;
+use crate::sync::{AtomicU64, Ordering, const_fn, fence};
+use crate::tlb::{FlushRequest, FlushScope};
+use crate::trace::TraceEvent;
+
+/// What [`Platform::finish_secondary`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SecondaryFlush {
+    /// Nothing that was named is used, or walked, any more.
+    Done,
+    /// Not yet: ask again.
+    Busy,
+    /// It does not answer, and may go on using it.
+    Failed,
+}
+
+/// Something that keeps translations did not answer: it may go on using what a flush was about, or walking the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SecondaryFailed;
+
+/// Who listens to the flushes of one scope.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// [`LISTENS`](Self::LISTENS), [`CLAIMED`](Self::CLAIMED), and how many initiators are telling it something.
+    state: AtomicU64,
+    /// What the host knows it by.
+    name: AtomicU64,
+}
+
+impl Listener {
+    const LISTENS: u64 = 1 << 63;
+    /// Its name is being written.
+    const CLAIMED: u64 = 1 << 62;
+
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self {
+                state: AtomicU64::new(0),
+                name: AtomicU64::new(0),
+            }
+        }
+    }
+
+    /// After the barrier of I1.
+    #[inline]
+    pub(super) fn listens(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & Self::LISTENS != 0
+    }
+
+    /// Whether it may be told something; until the result is dropped it does not go.
+    fn enter(&self) -> Option<Telling<'_>> {
+        // ORDERING: Acquire sees the name, and what the host did before it began to listen; pairs with `begin`.
+        let before = self.state.fetch_add(1, Ordering::Acquire);
+        let telling = Telling(self);
+        (before & Self::LISTENS != 0).then_some(telling)
+    }
+
+    fn begin(&self, name: u64) -> bool {
+        // ORDERING: Acquire: the one before has gone (`end`).
+        let claimed =
+            (self.state).compare_exchange(0, Self::CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+        if claimed.is_err() {
+            return false;
+        }
+        self.name.store(name, Ordering::Relaxed);
+        // ORDERING: Release publishes the name; pairs with `enter`.
+        (self.state).fetch_add(Self::LISTENS - Self::CLAIMED, Ordering::Release);
+        // ORDERING: store state / read entries, against PTE change / read state in `submit_flush` and `Reclaim::add`.
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Nobody begins to tell it anything any more.
+    fn end(&self) {
+        self.state.fetch_and(!Self::LISTENS, Ordering::Relaxed);
+    }
+
+    fn is_told_nothing(&self) -> bool {
+        // ORDERING: Acquire: those that were telling it something have; pairs with the drop of `Telling`.
+        self.state.load(Ordering::Acquire) & !(Self::LISTENS | Self::CLAIMED) == 0
+    }
+}
+
+impl Listener {
+    /// The tables are about to go.
+    #[inline]
+    pub(super) fn must_be_gone(&self) {
+        if self.listens() {
+            no_unwind(
+                "page tables that somebody listens to are not dropped",
+                || {
+                    panic!(
+                        "a space or guest was dropped while somebody listens (SecondaryTlbs::release first)"
+                    )
+                },
+            );
+        }
+    }
+}
+
+/// An initiator is telling it something.
+struct Telling<'a>(&'a Listener);
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Release: what was told comes before; pairs with `is_told_nothing` and `begin`.
+        self.0.state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl<C: Capacity> FlushScope<'_, C> {
+    #[inline]
+    pub(super) fn listener<'a, P: Platform<Cpus = C>>(
+        self,
+        engine: &'a Shootdown<P>,
+    ) -> &'a Listener
+    where
+        Self: 'a,
+    {
+        match self {
+            Self::Space(space) => space.listener(),
+            Self::Kernel => &engine.kernel_listener.0,
+            Self::Guest(guest) => &guest.listener,
+        }
+    }
+}
+
+impl<P: Platform> SecondaryTlbs<'_, P> {
+    /// From here on each flush of `scope` is told to `listener`, a number that only the host understands, by [`Platform::begin_secondary`] and
+    /// [`Platform::finish_secondary`]. Begin to read the tables only when this has returned; what was changed before, and is flushed later, is told. Any
+    /// context; does not block. A scope has one listener at a time: where several keep translations, the host tells them one by one. Needs
+    /// [`Config::with_secondary`](crate::Config::with_secondary).
+    ///
+    /// Rights that are only added make no flush: whoever remembers what was absent is told of those by the host.
+    ///
+    /// # Panics
+    /// When somebody listens there already, or the space or guest is another engine's.
+    #[track_caller]
+    pub fn listen<'s>(self, scope: impl Into<FlushScope<'s, P::Cpus>>, listener: u64) {
+        const { assert!(P::CONFIG.has_secondary, "CONFIG lacks with_secondary") };
+        let scope = scope.into();
+        self.0.check_scope(scope);
+        assert!(
+            scope.listener(self.0).begin(listener),
+            "{:?} has a listener already",
+            scope.id()
+        );
+    }
+
+    /// Nobody listens any more. When this returns, no `begin` is under way, and none comes; what was begun is still finished. The tables must not be
+    /// read any more *before*. Interrupts and preemption in any state; spins, serving this CPU's flushes, as long as another CPU is inside
+    /// [`begin_secondary`](Platform::begin_secondary): hold no lock that this takes.
+    ///
+    /// # Panics
+    /// When the space or guest is another engine's.
+    #[track_caller]
+    pub fn unlisten<'s>(self, scope: impl Into<FlushScope<'s, P::Cpus>>) {
+        let scope = scope.into();
+        self.0.check_scope(scope);
+        let listener = scope.listener(self.0);
+        listener.end();
+        while !listener.is_told_nothing() {
+            self.0.poll();
+            self.0.platform.relax();
+        }
+    }
+
+    /// The tables of `scope` are about to go: the listener, if there is one, [lets go](Platform::release_secondary) of them, and is none any more. Before a space or
+    /// guest is dropped and its tables are freed: one that has a listener then aborts the process. Context as of [`unlisten`](Self::unlisten).
+    ///
+    /// # Errors
+    /// [`SecondaryFailed`] when it did not let go. It listens still, and the tables must stay: try again, or [`forget`](core::mem::forget) the space.
+    ///
+    /// # Panics
+    /// As there.
+    #[track_caller]
+    pub fn release<'s>(
+        self,
+        scope: impl Into<FlushScope<'s, P::Cpus>>,
+    ) -> Result<(), SecondaryFailed> {
+        let scope = scope.into();
+        self.0.check_scope(scope);
+        let listener = scope.listener(self.0);
+        if let Some(telling) = listener.enter() {
+            let name = listener.name.load(Ordering::Relaxed);
+            self.0.platform.release_secondary(name)?;
+            drop(telling);
+        }
+        self.unlisten(scope);
+        Ok(())
+    }
+}
+
+impl<P: Platform> Shootdown<P> {
+    /// Tells who listens to the flushes of `scope`. After the barrier of I1. `before` is what an earlier call said for the same wait.
+    #[inline]
+    pub(super) fn begin_notice(
+        &self,
+        scope: FlushScope<'_, P::Cpus>,
+        request: &FlushRequest,
+        before: Notice,
+    ) -> Notice {
+        if !P::CONFIG.has_secondary || !scope.listener(self).listens() {
+            return before;
+        }
+        self.tell(scope.listener(self), request, before)
+    }
+
+    #[cold]
+    fn tell(&self, listener: &Listener, request: &FlushRequest, before: Notice) -> Notice {
+        let irq = self.irq_guard();
+        let Some(_telling) = listener.enter() else {
+            return before;
+        };
+        let name = listener.name.load(Ordering::Relaxed);
+        let before = before.token::<P>();
+        if let Some(here) = self.here_if_attached(&irq) {
+            here.counters.secondary_notices.add(1);
+        }
+        Notice::of(self.platform.begin_secondary(name, request, before))
+    }
+}
+
+/// What a listener has begun, and has to finish. It takes no instruction where nobody listens.
+#[derive(Clone, Copy)]
+pub(super) struct Notice(MaybeUninit<Option<u64>>);
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notice")
+    }
+}
+
+impl Notice {
+    #[inline]
+    pub(super) const fn nothing<P: Platform>() -> Self {
+        match P::CONFIG.has_secondary {
+            true => Self::of(None),
+            false => Self(MaybeUninit::uninit()),
+        }
+    }
+
+    const fn of(token: Option<u64>) -> Self {
+        Self(MaybeUninit::new(token))
+    }
+
+    #[inline]
+    pub(super) fn token<P: Platform>(self) -> Option<u64> {
+        match P::CONFIG.has_secondary {
+            // SAFETY: `nothing` and `of` have written it then.
+            true => unsafe { self.0.assume_init() },
+            false => None,
+        }
+    }
+}
+
+impl<P: Platform> Shootdown<P> {
+    /// Waits for who listens.
+    #[inline]
+    pub(super) fn finish_notice(&self, notice: Notice) -> Result<(), SecondaryFailed> {
+        match notice.token::<P>() {
+            Some(token) => self.finish_token(token),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn finish_token(&self, token: u64) -> Result<(), SecondaryFailed> {
+        self.forbid_wait_in_walk();
+        loop {
+            match self.platform.finish_secondary(token) {
+                SecondaryFlush::Done => return Ok(()),
+                SecondaryFlush::Failed => return Err(SecondaryFailed),
+                SecondaryFlush::Busy => {
+                    self.poll();
+                    self.platform.relax();
+                }
+            }
+        }
+    }
+}
+
+/// What a flush was to free and must not, because a listener [failed](SecondaryFailed). Dropping it leaks that, and counts it
+/// ([`Stats::secondary_leaks`](crate::watch::Stats::secondary_leaks)).
+#[must_use = "what it holds is leaked"]
+pub struct Held<'a, P: Platform, H> {
+    engine: &'a Shootdown<P>,
+    token: u64,
+    held: ManuallyDrop<H>,
+}
+
+impl<'a, P: Platform, H> Held<'a, P, H> {
+    pub(super) fn new(engine: &'a Shootdown<P>, notice: Notice, held: ManuallyDrop<H>) -> Self {
+        Self {
+            engine,
+            token: notice.token::<P>().expect("nothing else fails"),
+            held,
+        }
+    }
+
+    /// Waits for the listener again. Context as of [`FlushTicket::try_wait`](crate::FlushTicket::try_wait).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn retry(self) -> Result<H, Self> {
+        match self.engine.finish_token(self.token) {
+            // SAFETY: 1. it has answered.
+            Ok(()) => Ok(unsafe { self.release() }),
+            Err(SecondaryFailed) => Err(self),
+        }
+    }
+
+    /// Gives it back unflushed.
+    ///
+    /// # Safety
+    /// 1. The listener uses nothing of it any more: its device has been reset, say, or cut off from memory.
+    pub unsafe fn release(self) -> H {
+        let mut all = ManuallyDrop::new(self);
+        // SAFETY: nobody uses it again: `self` is not dropped.
+        unsafe { ManuallyDrop::take(&mut all.held) }
+    }
+}
+
+impl<P: Platform, H> fmt::Debug for Held<'_, P, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Held(token {})", self.token)
+    }
+}
+
+impl<P: Platform, H> Drop for Held<'_, P, H> {
+    fn drop(&mut self) {
+        let cpu = self.engine.platform.current_cpu();
+        if P::CONFIG.has_counters {
+            let counters = &self.engine.state(cpu).counters;
+            counters.secondary_leaks.add_anywhere(1);
+        }
+        let token = self.token;
+        self.engine
+            .platform
+            .on_trace(TraceEvent::Leaked { cpu, token });
+    }
+}
