@@ -166,7 +166,9 @@ fn who_waits_for_another_cpus_flush_comes_after_the_last_use() {
             pending.wait();
             machine.platform().device_page.reuse();
         });
-        // It is interrupted as who waits on this CPU would be.
+        // The answer wakes whoever waits on this CPU.
+        machine.platform().relax();
+        wake(&machine, 2);
         reaper.join().unwrap();
         tell(&machine, 1, done);
         user.join().unwrap();
