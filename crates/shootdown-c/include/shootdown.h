@@ -10,7 +10,7 @@
  * SHOOTDOWN_INVALID is also the answer to a pointer that is not aligned. What C
  * cannot be kept from, and nobody can see, is a duty of the caller:
  *
- * 1. Engine, CPU memory, spaces, tickets, walks and nodes are all zero at first, are written by this library only, and stay where they are as
+ * 1. Engine, CPU memory, spaces, tickets, walks, reclaims and nodes are all zero at first, are written by this library only, and stay where they are as
  *    long as their descriptions say.
  * 2. Pointers are null or lead to what their types say; arrays have as many elements as their counts say, texts end with a zero.
  *    SHOOTDOWN_CPUS_256 is defined in every file or in none, as the library was built; header and library are of one version.
@@ -39,14 +39,16 @@
 // As the count of a range: the whole space.
 #define SHOOTDOWN_ALL_PAGES SIZE_MAX
 
-// For tickets, walks and nodes: all zero.
+// For tickets, walks, reclaims and nodes: all zero.
 #ifdef __cplusplus
 #define SHOOTDOWN_TICKET_INIT {}
 #define SHOOTDOWN_WALK_INIT {}
+#define SHOOTDOWN_RECLAIM_INIT {}
 #define SHOOTDOWN_NODE_INIT {}
 #else
 #define SHOOTDOWN_TICKET_INIT {{0}}
 #define SHOOTDOWN_WALK_INIT {{0}}
+#define SHOOTDOWN_RECLAIM_INIT {{0}}
 #define SHOOTDOWN_NODE_INIT {{0}}
 #endif
 
@@ -114,6 +116,12 @@
 // Alignment of a walk.
 #define SHOOTDOWN_WALK_ALIGN 8
 
+// Bytes of a reclaim.
+#define SHOOTDOWN_RECLAIM_SIZE 192
+
+// Alignment of a reclaim.
+#define SHOOTDOWN_RECLAIM_ALIGN 8
+
 // Bytes of a node.
 #define SHOOTDOWN_NODE_SIZE 128
 
@@ -160,8 +168,29 @@ typedef struct shootdown_stall_t {
   const char *text;
 } shootdown_stall_t;
 
+// Pages to forget: count pages of 2^page_shift bytes from the one that holds start on. page_shift is that of the smallest pages that may be mapped
+// there (x86: 12, 21 or 30), also with SHOOTDOWN_FREED_TABLES; 12 if that is not known. Translations are dropped one for each such page.
+typedef struct shootdown_range_t {
+  // An address in the first page.
+  size_t start;
+  // How many pages; SHOOTDOWN_ALL_PAGES is everything.
+  size_t count;
+  // Binary logarithm of the size of a page, 12 to 48.
+  uint32_t page_shift;
+} shootdown_range_t;
+
+// What was changed, for begin_secondary. It is valid during the call only.
+typedef struct shootdown_change_t {
+  // The pages.
+  const struct shootdown_range_t *ranges;
+  // How many ranges.
+  size_t count;
+  // SHOOTDOWN_FREED_TABLES if page-table pages will be freed or reused.
+  uint32_t flags;
+} shootdown_change_t;
+
 // What the kernel provides. It is copied by shootdown_init. Functions may be called with interrupts on or off, except where they say otherwise;
-// none may sleep, none may call back into the engine (but on_stall: shootdown_poll, for a lock that it spins for), and none may leave by longjmp or an exception.
+// none may sleep, none may call back into the engine (but on_stall and begin_secondary: shootdown_poll, for a lock that they spin for; finish_secondary: see there), and none may leave by longjmp or an exception.
 //
 // The engine's promises rest on these duties, which nobody can check:
 //
@@ -214,6 +243,15 @@ typedef struct shootdown_platform_t {
   // May be null: a wait has taken longer than shootdown_set_stall_ns allows, in the waiter's context, or in that of shootdown_look; it goes on afterwards. It may print,
   // or stop the machine. Provide it: a hang is silent without.
   void (*on_stall)(void *user, const struct shootdown_stall_t *stall);
+  // May be null where nobody listens (shootdown_listen), then the next two are too. Tables by which listener translates were changed: has it begin to drop that. Returns what
+  // finish_secondary is asked with, or 0 if there is nothing to wait for; before is 0 or what an earlier call for the same wait returned: the answer stands for both. Interrupts
+  // are off and locks of the kernel are held; must not wait; a lock that it takes is spun for with shootdown_poll.
+  uint64_t (*begin_secondary)(void *user, void *listener, const struct shootdown_change_t *change, uint64_t before);
+  // Whether what was begun is done: SHOOTDOWN_OK, SHOOTDOWN_BUSY to be asked again, anything else if the device does not answer. Called by the waiter, in its context, on any CPU.
+  // May use the engine as that may.
+  int (*finish_secondary)(void *user, uint64_t token);
+  // Has listener let go of the tables and drop all. Returns SHOOTDOWN_OK when it has.
+  int (*release_secondary)(void *user, void *listener);
 } shootdown_platform_t;
 
 // What the engine keeps for one CPU: one for each CPU, all zero before shootdown_attach, and never moved or freed after it.
@@ -227,7 +265,8 @@ typedef struct SHOOTDOWN_ALIGNED(128) shootdown_memory_t {
 typedef void (*shootdown_function_t)(void *data, uint32_t cpu);
 
 // The right, and the duty, to wait for one flush, kick or call. All zero (SHOOTDOWN_TICKET_INIT) before its first use; empty, and good for
-// another one, after shootdown_ticket_wait or shootdown_ticket_drop. It is not copied, and one task uses it: the one that submitted.
+// another one, after shootdown_ticket_wait or shootdown_ticket_drop. It is not copied, and one task uses it: the one that submitted, or one to which it was handed
+// (shootdown_ticket_hand_over).
 typedef struct SHOOTDOWN_ALIGNED(8) shootdown_ticket_t {
   uint8_t opaque[SHOOTDOWN_TICKET_SIZE];
 } shootdown_ticket_t;
@@ -243,16 +282,11 @@ typedef struct SHOOTDOWN_ALIGNED(128) shootdown_space_t {
   uint8_t opaque[SHOOTDOWN_SPACE_SIZE];
 } shootdown_space_t;
 
-// Pages to forget: count pages of 2^page_shift bytes from the one that holds start on. page_shift is that of the smallest pages that may be mapped
-// there (x86: 12, 21 or 30), also with SHOOTDOWN_FREED_TABLES; 12 if that is not known. Translations are dropped one for each such page.
-typedef struct shootdown_range_t {
-  // An address in the first page.
-  size_t start;
-  // How many pages; SHOOTDOWN_ALL_PAGES is everything.
-  size_t count;
-  // Binary logarithm of the size of a page, 12 to 48.
-  uint32_t page_shift;
-} shootdown_range_t;
+// Spaces of which pages were unmapped that one flush is to be for. All zero (SHOOTDOWN_RECLAIM_INIT) before its first use; empty, and good for another one, after
+// shootdown_reclaim_submit. It is not copied, and one task uses it at a time.
+typedef struct SHOOTDOWN_ALIGNED(8) shootdown_reclaim_t {
+  uint8_t opaque[SHOOTDOWN_RECLAIM_SIZE];
+} shootdown_reclaim_t;
 
 // A section in which this CPU reads page tables without their lock. All zero (SHOOTDOWN_WALK_INIT) before its first use; empty, and good for another one, after
 // shootdown_walk_end. It lies on the stack of the task that walks.
@@ -299,6 +333,9 @@ typedef struct SHOOTDOWN_ALIGNED(8) shootdown_walk_t {
 
 // The object belongs to another engine.
 #define SHOOTDOWN_OTHER_ENGINE 12
+
+// A secondary TLB did not answer: it may go on using what it was told of.
+#define SHOOTDOWN_FAILED 13
 
 #ifdef __cplusplus
 extern "C" {
@@ -439,7 +476,7 @@ shootdown_status_t shootdown_space_init(struct shootdown_engine_t *engine,
 // not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_LOADED (some CPU has not left
-// it: its tables must not be freed).
+// it: its tables must not be freed), SHOOTDOWN_BUSY (somebody listens: call shootdown_release before).
 shootdown_status_t shootdown_space_deinit(struct shootdown_engine_t *engine,
                                           struct shootdown_space_t *space);
 
@@ -494,6 +531,8 @@ shootdown_status_t shootdown_submit_flush_kernel(struct shootdown_engine_t *engi
                                                  struct shootdown_ticket_t *ticket);
 
 // As shootdown_submit_flush, and waits at once: under a lock only if every CPU that spins for it polls.
+//
+// Errors: as there, and SHOOTDOWN_FAILED: a secondary TLB may go on using what was flushed, which must not be reused.
 shootdown_status_t shootdown_flush(struct shootdown_engine_t *engine,
                                    struct shootdown_space_t *space,
                                    const struct shootdown_range_t *ranges,
@@ -506,6 +545,50 @@ shootdown_status_t shootdown_flush_kernel(struct shootdown_engine_t *engine,
                                           size_t count,
                                           uint32_t flags);
 
+// Leaf entries of space were cleared, whose flush may come late: adds the CPUs that may hold them. Call it after the change and before releasing the lock that protects the
+// tables, for each space that mapped a page. The page must be clean, or not be stored before the flush: until then CPUs may write to it. Any context but NMI; does not wait
+// for other CPUs. Who takes rights away, copies on a write or unmaps for a process waits for a flush instead.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE (also if spaces of two engines are added), SHOOTDOWN_NO_MEMORY,
+// SHOOTDOWN_BUSY (another CPU adds to it, too).
+shootdown_status_t shootdown_reclaim_add(struct shootdown_engine_t *engine,
+                                         struct shootdown_reclaim_t *reclaim,
+                                         struct shootdown_space_t *space);
+
+// Starts one flush for all spaces that were added, with one interrupt a CPU, puts the duty to wait for it into ticket, which is empty, and empties reclaim. Frames of the pages are
+// reused after the wait. Context as shootdown_submit_flush.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (nothing was added: there is nothing to wait for), SHOOTDOWN_NO_MEMORY,
+// SHOOTDOWN_ALREADY (the ticket is not empty).
+shootdown_status_t shootdown_reclaim_submit(struct shootdown_reclaim_t *reclaim,
+                                            struct shootdown_ticket_t *ticket);
+
+// From here on each flush of space, or of the kernel's part if space is null, is told to listener, which is not null and whose meaning is the kernel's, by begin_secondary and
+// finish_secondary of the platform. Begin to read the tables only when this has returned. Rights that are only added make no flush. Where several keep
+// translations of one space, the kernel tells them one by one. Any context; does not block.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (also if the platform lacks one of the three functions), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE,
+// SHOOTDOWN_ALREADY (somebody listens there).
+shootdown_status_t shootdown_listen(struct shootdown_engine_t *engine,
+                                    struct shootdown_space_t *space,
+                                    void *listener);
+
+// Nobody listens to flushes of space, or of the kernel's part if it is null, any more, if somebody did. When this returns, no begin_secondary is under way or comes; what was begun is
+// still finished. Its device must not read the tables any more before. Interrupts and preemption in any state; spins as long as another CPU is inside begin_secondary, serving the
+// flushes of this CPU: hold no lock that this takes.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE.
+shootdown_status_t shootdown_unlisten(struct shootdown_engine_t *engine,
+                                      struct shootdown_space_t *space);
+
+// Has the listener of space, if there is one, let go of its tables by release_secondary, and is told nothing any more. Before shootdown_space_deinit. Context as
+// shootdown_unlisten.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_FAILED (it did not let go, and listens still: the tables must
+// stay).
+shootdown_status_t shootdown_release(struct shootdown_engine_t *engine,
+                                     struct shootdown_space_t *space);
+
 // Writes to is_done whether waiting would return at once; an empty ticket is done. Any context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID.
@@ -516,12 +599,24 @@ shootdown_status_t shootdown_ticket_is_done(const struct shootdown_ticket_t *tic
 // state; spins, serving the flushes of this CPU, and for a call its functions too (context as shootdown_call_one).
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (it is empty: nothing was submitted, or it was waited for before),
-// SHOOTDOWN_IN_FUNCTION (of a call, inside a called function: the ticket stays as it was).
+// SHOOTDOWN_IN_FUNCTION (of a call, inside a called function: the ticket stays as it was), SHOOTDOWN_FAILED (of a flush: a secondary TLB does not answer and may go on using the old
+// translations, so nothing may be reused; wait again, or shootdown_ticket_give_up).
 shootdown_status_t shootdown_ticket_wait(struct shootdown_ticket_t *ticket);
 
 // What a ticket must meet before its memory goes out of use, on every path: waits if it was not waited for, and does nothing if it is empty.
 // Otherwise as shootdown_ticket_wait.
 shootdown_status_t shootdown_ticket_drop(struct shootdown_ticket_t *ticket);
+
+// Empties the ticket of a flush whose wait has answered SHOOTDOWN_FAILED. What the flush was about may be reused only if the device has been cut off from it.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (its wait has not failed), SHOOTDOWN_NOT_INITIALISED (it is empty).
+shootdown_status_t shootdown_ticket_give_up(struct shootdown_ticket_t *ticket);
+
+// Does what is left of a flush on the CPU that submitted it, by the task that did: afterwards any task may wait for the ticket, on any CPU, such as one that frees memory. Tickets of kicks
+// stay as they are. Interrupts and preemption in any state; does not wait for other CPUs.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (of a call), SHOOTDOWN_NOT_INITIALISED (it is empty).
+shootdown_status_t shootdown_ticket_hand_over(struct shootdown_ticket_t *ticket);
 
 // Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
 // CPU has left its guest, a CPU in a stretch with interrupts off that does not poll has left it. Puts into ticket, which is empty, the
@@ -629,6 +724,8 @@ SHOOTDOWN_ASSERT(sizeof(shootdown_ticket_t) == SHOOTDOWN_TICKET_SIZE);
 SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_ticket_t) == SHOOTDOWN_TICKET_ALIGN);
 SHOOTDOWN_ASSERT(sizeof(shootdown_walk_t) == SHOOTDOWN_WALK_SIZE);
 SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_walk_t) == SHOOTDOWN_WALK_ALIGN);
+SHOOTDOWN_ASSERT(sizeof(shootdown_reclaim_t) == SHOOTDOWN_RECLAIM_SIZE);
+SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_reclaim_t) == SHOOTDOWN_RECLAIM_ALIGN);
 SHOOTDOWN_ASSERT(sizeof(shootdown_node_t) == SHOOTDOWN_NODE_SIZE);
 SHOOTDOWN_ASSERT(SHOOTDOWN_ALIGN_OF(shootdown_node_t) == SHOOTDOWN_NODE_ALIGN);
 SHOOTDOWN_ASSERT(sizeof(uintptr_t) == sizeof(size_t));

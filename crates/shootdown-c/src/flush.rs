@@ -6,8 +6,8 @@ use crate::layout::{EngineStorage, SpaceStorage, TicketStorage};
 use crate::machine::{Machine, machine};
 use crate::opaque::{Opaque, check_pointer};
 use crate::space::{Space, space_of};
-use crate::status::{Outcome, SHOOTDOWN_INVALID, SHOOTDOWN_OK, Status, status};
-use crate::ticket::{Ticket, shootdown_ticket_wait};
+use crate::status::{Outcome, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_OK, Status, status};
+use crate::ticket::{Ticket, shootdown_ticket_give_up, shootdown_ticket_wait};
 
 /// Flag of a flush: page-table pages were unlinked and will be freed or reused. Its ranges then cover everything that they translated, not just what
 /// was mapped. Without it only leaf entries changed.
@@ -40,6 +40,22 @@ pub struct Range {
 const SHIFTS: core::ops::RangeInclusive<u32> = 12..=48;
 
 impl Range {
+    /// As the engine has it.
+    pub(crate) fn of(range: FlushRange) -> Self {
+        if range == FlushRange::WHOLE {
+            return Self {
+                start: 0,
+                count: SHOOTDOWN_ALL_PAGES,
+                page_shift: 12,
+            };
+        }
+        Self {
+            start: range.start(),
+            count: range.page_count(),
+            page_shift: range.page_size().bytes().trailing_zeros(),
+        }
+    }
+
     fn checked(&self) -> Outcome<FlushRange> {
         if self.count == SHOOTDOWN_ALL_PAGES {
             return Ok(FlushRange::WHOLE);
@@ -174,6 +190,8 @@ pub unsafe extern "C" fn shootdown_submit_flush_kernel(
 
 /// As shootdown_submit_flush, and waits at once: under a lock only if every CPU that spins for it polls.
 ///
+/// Errors: as there, and SHOOTDOWN_FAILED: a secondary TLB may go on using what was flushed, which must not be reused.
+///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.
 #[unsafe(no_mangle)]
@@ -214,7 +232,12 @@ fn finish(submitted: Status, ticket: &mut TicketStorage) -> Status {
     match submitted {
         SHOOTDOWN_OK => {
             // SAFETY: the ticket is a ticket.
-            unsafe { shootdown_ticket_wait(ticket) }
+            let waited = unsafe { shootdown_ticket_wait(ticket) };
+            if waited == SHOOTDOWN_FAILED {
+                // SAFETY: as above.
+                unsafe { shootdown_ticket_give_up(ticket) };
+            }
+            waited
         }
         refused => refused,
     }

@@ -2,13 +2,16 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
+use shootdown::flushes::RANGES;
+use shootdown::remote::FlushRequest;
+use shootdown::secondary::{SecondaryFailed, SecondaryFlush};
 use shootdown::{CpuId, IpiRefused, LocalFlush};
 
 use crate::cpus::CpuSet;
-use crate::flush::SHOOTDOWN_FREED_TABLES;
+use crate::flush::{Range, SHOOTDOWN_FREED_TABLES};
 use crate::line::Line;
 use crate::opaque::check_pointer;
-use crate::status::{Outcome, SHOOTDOWN_INVALID, SHOOTDOWN_NULL};
+use crate::status::{Outcome, SHOOTDOWN_BUSY, SHOOTDOWN_INVALID, SHOOTDOWN_NULL, SHOOTDOWN_OK};
 
 /// A wait that takes long, for on_stall. The text is valid during the call only.
 #[repr(C)]
@@ -26,8 +29,20 @@ pub struct Stall {
     pub text: *const c_char,
 }
 
+/// What was changed, for begin_secondary. It is valid during the call only.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// The pages.
+    pub ranges: *const Range,
+    /// How many ranges.
+    pub count: usize,
+    /// SHOOTDOWN_FREED_TABLES if page-table pages will be freed or reused.
+    pub flags: u32,
+}
+
 /// What the kernel provides. It is copied by shootdown_init. Functions may be called with interrupts on or off, except where they say otherwise;
-/// none may sleep, none may call back into the engine (but on_stall: shootdown_poll, for a lock that it spins for), and none may leave by longjmp or an exception.
+/// none may sleep, none may call back into the engine (but on_stall and begin_secondary: shootdown_poll, for a lock that they spin for; finish_secondary: see there), and none may leave by longjmp or an exception.
 ///
 /// The engine's promises rest on these duties, which nobody can check:
 ///
@@ -91,6 +106,23 @@ pub struct Platform {
     /// May be null: a wait has taken longer than shootdown_set_stall_ns allows, in the waiter's context, or in that of shootdown_look; it goes on afterwards. It may print,
     /// or stop the machine. Provide it: a hang is silent without.
     pub on_stall: Option<unsafe extern "C" fn(user: *mut c_void, stall: *const Stall)>,
+    /// May be null where nobody listens (shootdown_listen), then the next two are too. Tables by which listener translates were changed: has it begin to drop that. Returns what
+    /// finish_secondary is asked with, or 0 if there is nothing to wait for; before is 0 or what an earlier call for the same wait returned: the answer stands for both. Interrupts
+    /// are off and locks of the kernel are held; must not wait; a lock that it takes is spun for with shootdown_poll.
+    pub begin_secondary: Option<
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            listener: *mut c_void,
+            change: *const Change,
+            before: u64,
+        ) -> u64,
+    >,
+    /// Whether what was begun is done: SHOOTDOWN_OK, SHOOTDOWN_BUSY to be asked again, anything else if the device does not answer. Called by the waiter, in its context, on any CPU.
+    /// May use the engine as that may.
+    pub finish_secondary: Option<unsafe extern "C" fn(user: *mut c_void, token: u64) -> c_int>,
+    /// Has listener let go of the tables and drop all. Returns SHOOTDOWN_OK when it has.
+    pub release_secondary:
+        Option<unsafe extern "C" fn(user: *mut c_void, listener: *mut c_void) -> c_int>,
 }
 
 /// The kernel, as the engine sees it: required functions are there.
@@ -142,10 +174,24 @@ impl Host {
         // SAFETY: duty 1.
         let table = unsafe { *table };
         let required = Required::of(&table).ok_or(SHOOTDOWN_NULL)?;
-        match table.preempt_disable.is_some() == table.preempt_enable.is_some() {
-            true => Ok(Self { table, required }),
+        let host = Self { table, required };
+        let has_any = table.begin_secondary.is_some()
+            || table.finish_secondary.is_some()
+            || table.release_secondary.is_some();
+        match table.preempt_disable.is_some() == table.preempt_enable.is_some()
+            && has_any == host.has_secondary()
+        {
+            true => Ok(host),
             false => Err(SHOOTDOWN_INVALID),
         }
+    }
+
+    /// Whether anybody may listen.
+    pub(crate) fn has_secondary(&self) -> bool {
+        let table = &self.table;
+        table.begin_secondary.is_some()
+            && table.finish_secondary.is_some()
+            && table.release_secondary.is_some()
     }
 }
 
@@ -235,6 +281,55 @@ unsafe impl shootdown::Platform for Host {
         match self.table.relax {
             Some(relax) => ask!(self, relax),
             None => core::hint::spin_loop(),
+        }
+    }
+
+    fn begin_secondary(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<u64>,
+    ) -> Option<u64> {
+        let begin = self.table.begin_secondary?;
+        let mut ranges = [Range::default(); RANGES];
+        let mut count = 0;
+        for (range, to) in request.ranges().zip(&mut ranges) {
+            *to = Range::of(range);
+            count += 1;
+        }
+        let change = Change {
+            ranges: ranges.as_ptr(),
+            count,
+            flags: match request.freed_tables() {
+                shootdown::FreedTables::No => 0,
+                shootdown::FreedTables::Yes => SHOOTDOWN_FREED_TABLES,
+            },
+        };
+        let before = before.unwrap_or(0);
+        let listener = core::ptr::with_exposed_provenance_mut(listener as usize);
+        let token = ask!(self, begin, listener, &raw const change, before);
+        (token != 0).then_some(token)
+    }
+
+    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+        let Some(finish) = self.table.finish_secondary else {
+            return SecondaryFlush::Done;
+        };
+        match ask!(self, finish, token) {
+            SHOOTDOWN_OK => SecondaryFlush::Done,
+            SHOOTDOWN_BUSY => SecondaryFlush::Busy,
+            _ => SecondaryFlush::Failed,
+        }
+    }
+
+    fn release_secondary(&self, listener: u64) -> Result<(), SecondaryFailed> {
+        let Some(release) = self.table.release_secondary else {
+            return Ok(());
+        };
+        let listener = core::ptr::with_exposed_provenance_mut(listener as usize);
+        match ask!(self, release, listener) {
+            SHOOTDOWN_OK => Ok(()),
+            _ => Err(SecondaryFailed),
         }
     }
 

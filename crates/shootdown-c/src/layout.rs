@@ -49,6 +49,11 @@ pub const SHOOTDOWN_WALK_SIZE: usize = 128;
 /// Alignment of a walk.
 pub const SHOOTDOWN_WALK_ALIGN: usize = 8;
 
+/// Bytes of a reclaim.
+pub const SHOOTDOWN_RECLAIM_SIZE: usize = 192;
+/// Alignment of a reclaim.
+pub const SHOOTDOWN_RECLAIM_ALIGN: usize = 8;
+
 /// Bytes of a node.
 pub const SHOOTDOWN_NODE_SIZE: usize = 128;
 /// Alignment of a node.
@@ -76,7 +81,8 @@ pub struct SpaceStorage {
 }
 
 /// The right, and the duty, to wait for one flush, kick or call. All zero (SHOOTDOWN_TICKET_INIT) before its first use; empty, and good for
-/// another one, after shootdown_ticket_wait or shootdown_ticket_drop. It is not copied, and one task uses it: the one that submitted.
+/// another one, after shootdown_ticket_wait or shootdown_ticket_drop. It is not copied, and one task uses it: the one that submitted, or one to which it was handed
+/// (shootdown_ticket_hand_over).
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct TicketStorage {
@@ -89,6 +95,14 @@ pub struct TicketStorage {
 #[repr(C, align(8))]
 pub struct WalkStorage {
     opaque: [u8; SHOOTDOWN_WALK_SIZE],
+}
+
+/// Spaces of which pages were unmapped that one flush is to be for. All zero (SHOOTDOWN_RECLAIM_INIT) before its first use; empty, and good for another one, after
+/// shootdown_reclaim_submit. It is not copied, and one task uses it at a time.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub struct ReclaimStorage {
+    opaque: [u8; SHOOTDOWN_RECLAIM_SIZE],
 }
 
 /// A function that can be posted to one CPU at a time, in any number and under any lock: memory of the caller's, all zero (SHOOTDOWN_NODE_INIT)
@@ -115,6 +129,7 @@ zeroed! {
     SpaceStorage, SHOOTDOWN_SPACE_SIZE;
     TicketStorage, SHOOTDOWN_TICKET_SIZE;
     WalkStorage, SHOOTDOWN_WALK_SIZE;
+    ReclaimStorage, SHOOTDOWN_RECLAIM_SIZE;
     NodeStorage, SHOOTDOWN_NODE_SIZE;
 }
 
@@ -129,6 +144,8 @@ const _: () = {
     assert!(align_of::<TicketStorage>() == SHOOTDOWN_TICKET_ALIGN);
     assert!(size_of::<WalkStorage>() == SHOOTDOWN_WALK_SIZE);
     assert!(align_of::<WalkStorage>() == SHOOTDOWN_WALK_ALIGN);
+    assert!(size_of::<ReclaimStorage>() == SHOOTDOWN_RECLAIM_SIZE);
+    assert!(align_of::<ReclaimStorage>() == SHOOTDOWN_RECLAIM_ALIGN);
     assert!(size_of::<NodeStorage>() == SHOOTDOWN_NODE_SIZE);
     assert!(align_of::<NodeStorage>() == SHOOTDOWN_NODE_ALIGN);
     assert!(SHOOTDOWN_CPU_WORDS == SHOOTDOWN_MAX_CPUS.div_ceil(64));

@@ -26,6 +26,8 @@ mod node;
 mod space;
 
 mod flush;
+mod reclaim;
+mod secondary;
 mod ticket;
 mod walk;
 
@@ -47,23 +49,26 @@ pub use flush::{
     shootdown_flush_kernel, shootdown_submit_flush, shootdown_submit_flush_kernel,
 };
 pub use function::Function;
-pub use host::{Platform, Stall};
+pub use host::{Change, Platform, Stall};
 pub use layout::*;
 pub use lifecycle::{
     shootdown_attach, shootdown_handle_ipi, shootdown_init, shootdown_offline, shootdown_online,
     shootdown_poll,
 };
 pub use node::{shootdown_node_init, shootdown_node_is_posted, shootdown_post_node};
+pub use reclaim::{shootdown_reclaim_add, shootdown_reclaim_submit};
 pub use report::{
     SHOOTDOWN_ALL_CPUS, shootdown_look, shootdown_policy_name, shootdown_set_policy,
     shootdown_set_stall_ns, shootdown_stat, shootdown_stat_name,
 };
+pub use secondary::{shootdown_listen, shootdown_release, shootdown_unlisten};
 pub use space::{
     shootdown_enter_lazy, shootdown_space_deinit, shootdown_space_init, shootdown_switch_away,
     shootdown_switch_to, shootdown_user_access_ok,
 };
 pub use status::*;
 pub use ticket::{
-    shootdown_kick, shootdown_ticket_drop, shootdown_ticket_is_done, shootdown_ticket_wait,
+    shootdown_kick, shootdown_ticket_drop, shootdown_ticket_give_up, shootdown_ticket_hand_over,
+    shootdown_ticket_is_done, shootdown_ticket_wait,
 };
 pub use walk::{shootdown_sync_walks, shootdown_walk_begin, shootdown_walk_end};

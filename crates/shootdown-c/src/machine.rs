@@ -8,6 +8,7 @@ use shootdown::{CpuId, CpuMemory, Platform, Shootdown};
 use crate::host::Host;
 use crate::layout::{EngineStorage, MemoryStorage, SHOOTDOWN_MAX_CPUS};
 use crate::opaque::{Opaque, Stored};
+use crate::secondary::Listener;
 use crate::space::Space;
 use crate::status::{
     Outcome, SHOOTDOWN_ALREADY, SHOOTDOWN_IN_FUNCTION, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE,
@@ -20,6 +21,8 @@ pub(crate) const N: usize = SHOOTDOWN_MAX_CPUS;
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) engine: Shootdown<Host>,
+    /// Who listens to flushes of the kernel's part.
+    pub(crate) listener: Listener,
     /// What each CPU has been given; null before.
     cpus: [AtomicPtr<CpuState>; N],
 }
@@ -63,6 +66,7 @@ impl Machine {
     pub(crate) fn new(host: Host) -> Self {
         Self {
             engine: Shootdown::new(host),
+            listener: Listener::none(),
             cpus: [const { AtomicPtr::new(null_mut()) }; N],
         }
     }

@@ -88,6 +88,21 @@ impl<T: Stored> Opaque<T> {
         Ok(unsafe { value.assume_init() })
     }
 
+    /// Changes the value in its place.
+    pub(crate) fn change_value<R>(&self, change: impl FnOnce(&mut T) -> R) -> Outcome<R> {
+        self.change(T::MARK).map_err(|found| match found {
+            CHANGING => SHOOTDOWN_BUSY,
+            _ => SHOOTDOWN_NOT_INITIALISED,
+        })?;
+        // SAFETY: nobody else looks while the mark says that it changes.
+        let value = unsafe { &mut *self.value.get() };
+        // SAFETY: the mark said that it was written.
+        let result = change(unsafe { value.assume_init_mut() });
+        // ORDERING: as in `fill`.
+        self.mark.store(T::MARK, Ordering::Release);
+        Ok(result)
+    }
+
     fn change(&self, from: u64) -> Result<u64, u64> {
         // ORDERING: acquires the value; pairs with `fill`, and with the end of `take`.
         self.mark

@@ -5,8 +5,10 @@ use shootdown::{AddressSpace, Cpus, KernelRoot, Root};
 use crate::layout::{EngineStorage, SpaceStorage};
 use crate::machine::{Here, Machine, N, machine};
 use crate::opaque::{Opaque, Stored, check_pointer};
+use crate::secondary::Listener;
 use crate::status::{
-    Outcome, SHOOTDOWN_LOADED, SHOOTDOWN_NOT_LOADED, SHOOTDOWN_OTHER_ENGINE, Status, status,
+    Outcome, SHOOTDOWN_BUSY, SHOOTDOWN_LOADED, SHOOTDOWN_NOT_LOADED, SHOOTDOWN_OTHER_ENGINE,
+    Status, status,
 };
 
 /// What lies in the memory of a space.
@@ -14,6 +16,7 @@ use crate::status::{
 pub(crate) struct Space {
     machine: &'static Machine,
     pub(crate) space: AddressSpace<Cpus<N>>,
+    pub(crate) listener: Listener,
 }
 
 // SAFETY: 1. `Opaque::at` asserts it.
@@ -80,6 +83,7 @@ pub unsafe extern "C" fn shootdown_space_init(
         memory.fill(|| Space {
             machine,
             space: AddressSpace::new(&machine.engine, root),
+            listener: Listener::none(),
         })
     })())
 }
@@ -88,7 +92,7 @@ pub unsafe extern "C" fn shootdown_space_init(
 /// not block.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_LOADED (some CPU has not left
-/// it: its tables must not be freed).
+/// it: its tables must not be freed), SHOOTDOWN_BUSY (somebody listens: call shootdown_release before).
 ///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.
@@ -104,6 +108,9 @@ pub unsafe extern "C" fn shootdown_space_deinit(
         let known = unsafe { space_of(machine, space) }?;
         if machine.has_loaded(known) || !known.space.cpus().is_empty() {
             return Err(SHOOTDOWN_LOADED);
+        }
+        if known.listener.listens() {
+            return Err(SHOOTDOWN_BUSY);
         }
         // SAFETY: duty 1.
         let memory = unsafe { Opaque::<Space>::at(space) }?;

@@ -32,6 +32,8 @@ pub const SHOOTDOWN_LOADED: Status = 10;
 pub const SHOOTDOWN_NOT_LOADED: Status = 11;
 /// The object belongs to another engine.
 pub const SHOOTDOWN_OTHER_ENGINE: Status = 12;
+/// A secondary TLB did not answer: it may go on using what it was told of.
+pub const SHOOTDOWN_FAILED: Status = 13;
 
 /// What is done inside, or why not.
 pub(crate) type Outcome<T = ()> = Result<T, Status>;

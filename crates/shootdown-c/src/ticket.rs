@@ -3,6 +3,8 @@
 use shootdown::{
     FlushTicket,
     calls::{CallTicket, KickTicket},
+    reclaim::PendingFlush,
+    secondary::Held,
 };
 
 use crate::cpus::{CpuSet, mask_at};
@@ -10,12 +12,18 @@ use crate::host::Host;
 use crate::layout::{EngineStorage, TicketStorage};
 use crate::machine::{Machine, machine};
 use crate::opaque::{Opaque, Stored, check_pointer};
-use crate::status::{Outcome, SHOOTDOWN_NOT_INITIALISED, Status, status};
+use crate::status::{
+    Outcome, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, Status, status,
+};
 
 /// What lies in the memory of a ticket. Dropping it waits, but for a kick.
 #[derive(Debug)]
 pub(crate) enum Ticket {
     Flush(FlushTicket<'static, Host>),
+    /// Any task may wait for it.
+    Pending(PendingFlush<'static, Host>),
+    /// A listener has failed.
+    Held(Held<'static, Host, ()>),
     Kick(KickTicket<'static, Host>),
     Call(CallTicket<'static, Host>, &'static Machine),
 }
@@ -30,6 +38,8 @@ impl Ticket {
     fn is_done(&self) -> bool {
         match self {
             Self::Flush(ticket) => ticket.is_done(),
+            Self::Pending(flush) => flush.is_done(),
+            Self::Held(_) => false,
             Self::Kick(ticket) => ticket.is_done(),
             Self::Call(ticket, _) => ticket.is_done(),
         }
@@ -43,22 +53,35 @@ impl Ticket {
         }
     }
 
-    fn wait(self) {
-        match self {
-            Self::Flush(ticket) => ticket.wait(),
-            Self::Kick(ticket) => ticket.wait(),
+    /// What is left, if a listener has failed.
+    fn wait(self) -> Result<(), Self> {
+        let flushed = match self {
+            Self::Flush(ticket) => ticket.try_wait(),
+            Self::Pending(flush) => flush.try_wait(),
+            Self::Held(held) => held.retry(),
+            Self::Kick(ticket) => {
+                ticket.wait();
+                Ok(())
+            }
             Self::Call(ticket, _) => {
                 ticket.wait();
+                Ok(())
             }
-        }
+        };
+        flushed.map_err(Self::Held)
     }
 }
 
 /// Waits for what is in the memory, and empties it.
 fn wait(memory: &Opaque<Ticket>) -> Outcome {
     memory.get()?.check_wait()?;
-    memory.take()?.wait();
-    Ok(())
+    match memory.take()?.wait() {
+        Ok(()) => Ok(()),
+        Err(left) => {
+            memory.fill(|| left)?;
+            Err(SHOOTDOWN_FAILED)
+        }
+    }
 }
 
 /// Writes to is_done whether waiting would return at once; an empty ticket is done. Any context; does not block.
@@ -88,7 +111,8 @@ pub unsafe extern "C" fn shootdown_ticket_is_done(
 /// state; spins, serving the flushes of this CPU, and for a call its functions too (context as shootdown_call_one).
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (it is empty: nothing was submitted, or it was waited for before),
-/// SHOOTDOWN_IN_FUNCTION (of a call, inside a called function: the ticket stays as it was).
+/// SHOOTDOWN_IN_FUNCTION (of a call, inside a called function: the ticket stays as it was), SHOOTDOWN_FAILED (of a flush: a secondary TLB does not answer and may go on using the old
+/// translations, so nothing may be reused; wait again, or shootdown_ticket_give_up).
 ///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.
@@ -115,6 +139,49 @@ pub unsafe extern "C" fn shootdown_ticket_drop(ticket: *mut TicketStorage) -> St
             Err(SHOOTDOWN_NOT_INITIALISED) => Ok(()),
             outcome => outcome,
         }
+    })())
+}
+
+/// Empties the ticket of a flush whose wait has answered SHOOTDOWN_FAILED. What the flush was about may be reused only if the device has been cut off from it.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (its wait has not failed), SHOOTDOWN_NOT_INITIALISED (it is empty).
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_ticket_give_up(ticket: *mut TicketStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        match memory.get()? {
+            Ticket::Held(_) => memory.take().map(drop),
+            _ => Err(SHOOTDOWN_INVALID),
+        }
+    })())
+}
+
+/// Does what is left of a flush on the CPU that submitted it, by the task that did: afterwards any task may wait for the ticket, on any CPU, such as one that frees memory. Tickets of kicks
+/// stay as they are. Interrupts and preemption in any state; does not wait for other CPUs.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (of a call), SHOOTDOWN_NOT_INITIALISED (it is empty).
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_ticket_hand_over(ticket: *mut TicketStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        match memory.get()? {
+            Ticket::Call(..) => return Err(SHOOTDOWN_INVALID),
+            Ticket::Flush(_) => {}
+            Ticket::Pending(_) | Ticket::Held(_) | Ticket::Kick(_) => return Ok(()),
+        }
+        let left = match memory.take()? {
+            Ticket::Flush(ticket) => Ticket::Pending(ticket.hand_over()),
+            other => other,
+        };
+        memory.fill(|| left)
     })())
 }
 

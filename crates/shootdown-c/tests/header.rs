@@ -32,6 +32,7 @@ int main(void)
 {
     shootdown_ticket_t ticket = SHOOTDOWN_TICKET_INIT;
     shootdown_walk_t walk = SHOOTDOWN_WALK_INIT;
+    shootdown_reclaim_t reclaim = SHOOTDOWN_RECLAIM_INIT;
     shootdown_node_t node = SHOOTDOWN_NODE_INIT;
     shootdown_cpus_t ran;
     shootdown_range_t all = {0, SHOOTDOWN_ALL_PAGES, 12};
@@ -40,6 +41,8 @@ int main(void)
     status |= shootdown_node_init(&engine, &node, hit, NULL);
     status |= shootdown_call_all(&engine, hit, NULL, &ran);
     status |= shootdown_walk_end(&walk);
+    status |= shootdown_listen(&engine, NULL, &node);
+    status |= shootdown_reclaim_submit(&reclaim, &ticket);
     return shootdown_ticket_drop(&ticket) == SHOOTDOWN_OK ? status : 1;
 }
 "#;

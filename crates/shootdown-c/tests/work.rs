@@ -286,6 +286,209 @@ fn freed_tables_wait_for_a_walk() {
     told!(SHOOTDOWN_OK, shootdown_space_deinit(engine, &mut space));
 }
 
+/// What a device was told, and what it answers.
+#[derive(Default)]
+struct Device {
+    told: std::cell::RefCell<Vec<(usize, usize, u32, u64)>>,
+    answers: std::cell::RefCell<Vec<i32>>,
+}
+
+thread_local! {
+    static DEVICE: Device = Device::default();
+}
+
+unsafe extern "C" fn begin_secondary(
+    _: *mut c_void,
+    listener: *mut c_void,
+    change: *const Change,
+    before: u64,
+) -> u64 {
+    // SAFETY: as the header says.
+    let change = unsafe { *change };
+    assert_eq!(change.count, 1);
+    // SAFETY: as the header says.
+    let range = unsafe { *change.ranges };
+    DEVICE.with(|device| {
+        let told = (range.start, range.count, change.flags, before);
+        device.told.borrow_mut().push(told);
+    });
+    before * 10 + listener.expose_provenance() as u64
+}
+
+unsafe extern "C" fn finish_secondary(_: *mut c_void, token: u64) -> i32 {
+    assert!(token != 0);
+    DEVICE.with(|device| device.answers.borrow_mut().pop().unwrap_or(SHOOTDOWN_OK))
+}
+
+unsafe extern "C" fn release_secondary(_: *mut c_void, _: *mut c_void) -> i32 {
+    DEVICE.with(|device| device.answers.borrow_mut().pop().unwrap_or(SHOOTDOWN_OK))
+}
+
+fn with_device(table: &mut Platform) {
+    table.begin_secondary = Some(begin_secondary);
+    table.finish_secondary = Some(finish_secondary);
+    table.release_secondary = Some(release_secondary);
+}
+
+fn will_answer(answers: &[i32]) {
+    DEVICE.with(|device| *device.answers.borrow_mut() = answers.to_vec());
+}
+
+fn was_told() -> Vec<(usize, usize, u32, u64)> {
+    DEVICE.with(|device| device.told.take())
+}
+
+#[test]
+fn a_listener_is_told_and_may_fail() {
+    let machine = Machine::with(1, with_device);
+    let engine = machine.engine();
+    let mut space = SpaceStorage::ZERO;
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_space_init(engine, &mut space, 0x1000)
+    );
+    let listener = std::ptr::without_provenance_mut(7);
+    told!(
+        SHOOTDOWN_NULL,
+        shootdown_listen(engine, &mut space, null_mut())
+    );
+    told!(SHOOTDOWN_OK, shootdown_listen(engine, &mut space, listener));
+    told!(
+        SHOOTDOWN_ALREADY,
+        shootdown_listen(engine, &mut space, listener)
+    );
+    told!(SHOOTDOWN_BUSY, shootdown_space_deinit(engine, &mut space));
+    let range = Range {
+        start: 0x4000_0000,
+        count: 3,
+        page_shift: 12,
+    };
+    let freed = SHOOTDOWN_FREED_TABLES;
+    will_answer(&[SHOOTDOWN_OK, SHOOTDOWN_BUSY]);
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush(engine, &mut space, &range, 1, freed)
+    );
+    assert_eq!(was_told(), [(0x4000_0000, 3, SHOOTDOWN_FREED_TABLES, 0)]);
+    will_answer(&[SHOOTDOWN_FAILED]);
+    told!(
+        SHOOTDOWN_FAILED,
+        shootdown_flush(engine, &mut space, &range, 1, 0)
+    );
+
+    // A ticket stays, and says no until the device answers.
+    let mut ticket = TicketStorage::ZERO;
+    will_answer(&[SHOOTDOWN_OK, -1, SHOOTDOWN_FAILED]);
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_submit_flush(engine, &mut space, &range, 1, 0, &mut ticket)
+    );
+    told!(SHOOTDOWN_INVALID, shootdown_ticket_give_up(&mut ticket));
+    told!(SHOOTDOWN_FAILED, shootdown_ticket_wait(&mut ticket));
+    let mut is_done = true;
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_ticket_is_done(&ticket, &mut is_done)
+    );
+    assert!(!is_done);
+    told!(SHOOTDOWN_FAILED, shootdown_ticket_drop(&mut ticket));
+    told!(SHOOTDOWN_OK, shootdown_ticket_wait(&mut ticket));
+
+    // One that is given up is empty.
+    will_answer(&[SHOOTDOWN_FAILED]);
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_submit_flush(engine, &mut space, &range, 1, 0, &mut ticket)
+    );
+    told!(SHOOTDOWN_FAILED, shootdown_ticket_wait(&mut ticket));
+    told!(SHOOTDOWN_OK, shootdown_ticket_give_up(&mut ticket));
+    told!(
+        SHOOTDOWN_NOT_INITIALISED,
+        shootdown_ticket_give_up(&mut ticket)
+    );
+
+    will_answer(&[SHOOTDOWN_FAILED]);
+    told!(SHOOTDOWN_FAILED, shootdown_release(engine, &mut space));
+    told!(SHOOTDOWN_OK, shootdown_release(engine, &mut space));
+    was_told();
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush(engine, &mut space, &range, 1, freed)
+    );
+    assert!(was_told().is_empty());
+    told!(SHOOTDOWN_OK, shootdown_space_deinit(engine, &mut space));
+
+    // The kernel's part.
+    told!(SHOOTDOWN_OK, shootdown_listen(engine, null_mut(), listener));
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush_kernel(engine, null(), 0, freed)
+    );
+    assert_eq!(
+        was_told(),
+        [(0, SHOOTDOWN_ALL_PAGES, SHOOTDOWN_FREED_TABLES, 0)]
+    );
+    told!(SHOOTDOWN_OK, shootdown_unlisten(engine, null_mut()));
+}
+
+#[test]
+fn nobody_listens_where_the_platform_cannot_tell() {
+    let machine = Machine::with_cpus(1);
+    let listener = std::ptr::without_provenance_mut(7);
+    told!(
+        SHOOTDOWN_INVALID,
+        shootdown_listen(machine.engine(), null_mut(), listener)
+    );
+}
+
+/// One flush for two spaces, which another thread waits for.
+#[test]
+fn a_reclaim_is_one_request_and_may_be_handed_over() {
+    let machine = Machine::with(2, with_device);
+    let engine = machine.engine();
+    let mut spaces = [const { SpaceStorage::ZERO }; 2];
+    for (space, root) in spaces.iter_mut().zip([0x1000, 0x2000]) {
+        told!(SHOOTDOWN_OK, shootdown_space_init(engine, space, root));
+        let listener = std::ptr::without_provenance_mut(root as usize >> 12);
+        told!(SHOOTDOWN_OK, shootdown_listen(engine, space, listener));
+    }
+    told!(SHOOTDOWN_OK, shootdown_switch_to(engine, &mut spaces[0]));
+    machine.beside(1, || {
+        let mut reclaim = ReclaimStorage::ZERO;
+        let mut ticket = TicketStorage::ZERO;
+        told!(
+            SHOOTDOWN_NOT_INITIALISED,
+            shootdown_reclaim_submit(&mut reclaim, &mut ticket)
+        );
+        for space in &mut spaces {
+            told!(
+                SHOOTDOWN_OK,
+                shootdown_reclaim_add(engine, &mut reclaim, space)
+            );
+        }
+        let told = was_told();
+        assert_eq!(told.iter().map(|told| told.3).collect::<Vec<_>>(), [0, 1]);
+        flushed();
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_reclaim_submit(&mut reclaim, &mut ticket)
+        );
+        assert_eq!(flushed(), Some(Flushed::Space));
+        told!(SHOOTDOWN_OK, shootdown_ticket_hand_over(&mut ticket));
+        told!(SHOOTDOWN_OK, shootdown_ticket_hand_over(&mut ticket));
+        told!(SHOOTDOWN_OK, shootdown_ticket_wait(&mut ticket));
+        told!(
+            SHOOTDOWN_NOT_INITIALISED,
+            shootdown_ticket_hand_over(&mut ticket)
+        );
+    });
+    told!(SHOOTDOWN_OK, shootdown_switch_away(engine, 0x3000));
+    for space in &mut spaces {
+        told!(SHOOTDOWN_OK, shootdown_release(engine, space));
+        told!(SHOOTDOWN_OK, shootdown_space_deinit(engine, space));
+    }
+}
+
 #[test]
 fn a_strict_flush_is_not_acknowledged_early() {
     let machine = Machine::with_cpus(2);

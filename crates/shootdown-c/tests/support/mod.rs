@@ -139,21 +139,30 @@ pub fn table() -> Platform {
         preempt_enable: None,
         relax: None,
         on_stall: None,
+        begin_secondary: None,
+        finish_secondary: None,
+        release_secondary: None,
     }
 }
 
 impl Machine {
     /// With so many CPUs that have memory; this thread is CPU 0, and online.
     pub fn with_cpus(count: usize) -> Self {
+        Self::with(count, |_| ())
+    }
+
+    /// The same, with what `add` adds to the platform.
+    pub fn with(count: usize, add: impl FnOnce(&mut Platform)) -> Self {
         become_cpu(0);
         let parts: &'static Parts = Box::leak(Box::new(Parts {
             engine: EngineStorage::ZERO.into(),
             ipis: [const { AtomicBool::new(false) }; CPUS],
         }));
-        let table = Platform {
+        let mut table = Platform {
             user: std::ptr::from_ref(parts).cast_mut().cast(),
             ..table()
         };
+        add(&mut table);
         let machine = Self(parts);
         let engine = machine.engine();
         // SAFETY: zeroed storage that stays, and a platform that keeps its duties.
