@@ -1,6 +1,7 @@
 //! [`Platform`]: what a kernel in C provides, and [`Host`], which is that as the engine asks for it.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::num::NonZeroU64;
 
 use shootdown::flushes::RANGES;
 use shootdown::remote::FlushRequest;
@@ -288,8 +289,8 @@ unsafe impl shootdown::Platform for Host {
         &self,
         listener: u64,
         request: &FlushRequest,
-        before: Option<u64>,
-    ) -> Option<u64> {
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         let begin = self.table.begin_secondary?;
         let mut ranges = [Range::default(); RANGES];
         let mut count = 0;
@@ -305,17 +306,16 @@ unsafe impl shootdown::Platform for Host {
                 shootdown::FreedTables::Yes => SHOOTDOWN_FREED_TABLES,
             },
         };
-        let before = before.unwrap_or(0);
+        let before = before.map_or(0, NonZeroU64::get);
         let listener = core::ptr::with_exposed_provenance_mut(listener as usize);
-        let token = ask!(self, begin, listener, &raw const change, before);
-        (token != 0).then_some(token)
+        NonZeroU64::new(ask!(self, begin, listener, &raw const change, before))
     }
 
-    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+    fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
         let Some(finish) = self.table.finish_secondary else {
             return SecondaryFlush::Done;
         };
-        match ask!(self, finish, token) {
+        match ask!(self, finish, token.get()) {
             SHOOTDOWN_OK => SecondaryFlush::Done,
             SHOOTDOWN_BUSY => SecondaryFlush::Busy,
             _ => SecondaryFlush::Failed,

@@ -4,6 +4,7 @@
 //! state lets several machines live in one process, as tests do.
 
 use core::fmt::Debug;
+use core::num::NonZeroU64;
 
 use crate::capacity::Capacity;
 use crate::config::Config;
@@ -272,8 +273,8 @@ pub unsafe trait Platform: Sync {
         &self,
         listener: u64,
         request: &FlushRequest,
-        before: Option<u64>,
-    ) -> Option<u64> {
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         let _ = (listener, request, before);
         unimplemented!("CONFIG has with_secondary, but the platform no begin_secondary")
     }
@@ -282,7 +283,7 @@ pub unsafe trait Platform: Sync {
     /// [`Busy`](SecondaryFlush::Busy), also when nobody listens any more: `token` must mean something until it was [`Done`](SecondaryFlush::Done), or for ever. It does not wait, and gives up when the
     /// device has had its time. Unlike other methods this one may use the engine as the waiter might: flush a guest, say.
     #[cold]
-    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+    fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
         let _ = token;
         unimplemented!("CONFIG has with_secondary, but the platform no finish_secondary")
     }

@@ -157,6 +157,7 @@ fn one_that_has_nothing_to_wait_for_is_not_asked() {
 fn a_change_is_counted_before_the_listener_is_told() {
     let (machine, puppet, space) = scene();
     let before = space.generation();
+    // SAFETY: it is used before the space goes.
     let view: &'static AddressSpace<Cpus<4>> = unsafe { &*std::ptr::from_ref(&*space) };
     puppet.when_told_next(move || assert!(view.generation() > before));
     machine.flush(&space, pages(0, 1), FreedTables::No);
@@ -311,7 +312,12 @@ fn a_reclaim_waits_for_all_listeners_of_its_spaces_at_once() {
         reclaim.add(space);
     }
     reclaim.keep(Frame(&freed));
-    let told: Vec<_> = (puppet.told.take().iter().map(|told| (told.0, told.2))).collect();
+    let told: Vec<_> = (puppet
+        .told
+        .take()
+        .iter()
+        .map(|told| (told.0, told.2.map(u64::from))))
+    .collect();
     assert_eq!(told, [(DEVICE, None), (8, Some(DEVICE))]);
     *puppet.answers.lock().unwrap() = vec![Failed];
     let held = reclaim.submit().try_wait().unwrap_err();

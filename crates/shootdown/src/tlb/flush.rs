@@ -6,7 +6,7 @@
 use crate::call::{FreeSlot, Kind, Payload, Request, WaitsFor};
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
-use crate::memory::Here;
+use crate::mask::CpuMask;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
@@ -69,19 +69,15 @@ impl<P: Platform> Shootdown<P> {
         let request = Self::count_change(scope, ranges.requested(freed));
         let notice = self.begin_notice(scope, &request, Notice::nothing::<P>());
         let ticket = match scope {
-            FlushScope::Space(space) => self.begin_flush(request, Some(space), |here| {
-                self.find_targets(here, &request, Some(space));
-            }),
-            FlushScope::Kernel => self.begin_flush(request, None, |here| {
-                self.find_targets(here, &request, None)
-            }),
+            FlushScope::Space(space) => self.begin_flush(request, Some(space), None),
+            FlushScope::Kernel => self.begin_flush(request, None, None),
             FlushScope::Guest(guest) => self.submit_guest_flush(guest),
         };
         ticket.with_notice(notice)
     }
 
     /// The tables of `scope` have been changed: counts that, and issues the barrier of I1.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_change(
         scope: FlushScope<'_, P::Cpus>,
         ranges: FlushRanges,
@@ -128,14 +124,13 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Publishes the request, which is about `space`, the kernel's part or many spaces, to the CPUs that it has to reach, and
-    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it publishes nothing. `find` puts them into
-    /// the set `targets`.
+    /// Publishes the request, which is about `space`, the many spaces of `holders`, or the kernel's part, to the CPUs that it has to reach, and
+    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it publishes nothing.
     pub(super) fn begin_flush(
         &self,
         request: FlushRequest,
         space: Option<&AddressSpace<P::Cpus>>,
-        find: impl Fn(Here<'_, P>),
+        holders: Option<&CpuMask<P::Cpus>>,
     ) -> FlushTicket<'_, P> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
@@ -156,7 +151,7 @@ impl<P: Platform> Shootdown<P> {
             if is_everywhere && !space.is_some_and(|space| self.may_be_walked(&request, space)) {
                 return FlushTicket::done(self);
             }
-            find(here);
+            self.find_targets(here, &request, space, holders);
             if is_everywhere {
                 self.keep_walkers(here);
             }
@@ -174,7 +169,7 @@ impl<P: Platform> Shootdown<P> {
             if let Some(slot) = self.free_slot_of(irq, here, WaitsFor::Flush) {
                 if slot.departure.is_some() {
                     // From here on nobody goes offline.
-                    find(here);
+                    self.find_targets(here, &request, space, holders);
                     if is_everywhere {
                         self.keep_walkers(here);
                     }

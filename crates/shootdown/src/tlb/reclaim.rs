@@ -98,9 +98,7 @@ impl<'a, P: Platform, H> Reclaim<'a, P, H> {
         let (engine, mut all) = (self.engine, ManuallyDrop::new(self));
         let ticket = match all.spaces {
             Spaces::None => FlushTicket::done(engine),
-            spaces => engine.begin_flush(spaces.request(), None, |here| {
-                engine.find_holders(here, &all.holders);
-            }),
+            spaces => engine.begin_flush(spaces.request(), None, Some(&all.holders)),
         };
         // SAFETY: `self` is not dropped, and this is taken once.
         let held = unsafe { ManuallyDrop::take(&mut all.held) };

@@ -8,6 +8,7 @@
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
+use core::num::NonZeroU64;
 
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
@@ -218,11 +219,12 @@ impl<P: Platform> Shootdown<P> {
         if !P::CONFIG.has_secondary || !scope.listener(self).listens() {
             return before;
         }
-        self.tell(scope.listener(self), request, before)
+        self.tell(scope.listener(self), *request, before)
     }
 
     #[cold]
-    fn tell(&self, listener: &Listener, request: &FlushRequest, before: Notice) -> Notice {
+    #[inline(never)]
+    fn tell(&self, listener: &Listener, request: FlushRequest, before: Notice) -> Notice {
         let irq = self.irq_guard();
         let Some(_telling) = listener.enter() else {
             return before;
@@ -232,13 +234,13 @@ impl<P: Platform> Shootdown<P> {
         if let Some(here) = self.here_if_attached(&irq) {
             here.counters.secondary_notices.add(1);
         }
-        Notice::of(self.platform.begin_secondary(name, request, before))
+        Notice::of(self.platform.begin_secondary(name, &request, before))
     }
 }
 
 /// What a listener has begun, and has to finish. It takes no instruction where nobody listens.
 #[derive(Clone, Copy)]
-pub(super) struct Notice(MaybeUninit<Option<u64>>);
+pub(super) struct Notice(MaybeUninit<Option<NonZeroU64>>);
 
 impl fmt::Debug for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -255,12 +257,12 @@ impl Notice {
         }
     }
 
-    const fn of(token: Option<u64>) -> Self {
+    const fn of(token: Option<NonZeroU64>) -> Self {
         Self(MaybeUninit::new(token))
     }
 
     #[inline]
-    pub(super) fn token<P: Platform>(self) -> Option<u64> {
+    pub(super) fn token<P: Platform>(self) -> Option<NonZeroU64> {
         match P::CONFIG.has_secondary {
             // SAFETY: `nothing` and `of` have written it then.
             true => unsafe { self.0.assume_init() },
@@ -280,7 +282,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     #[cold]
-    fn finish_token(&self, token: u64) -> Result<(), SecondaryFailed> {
+    fn finish_token(&self, token: NonZeroU64) -> Result<(), SecondaryFailed> {
         self.forbid_wait_in_walk();
         loop {
             match self.platform.finish_secondary(token) {
@@ -300,7 +302,7 @@ impl<P: Platform> Shootdown<P> {
 #[must_use = "what it holds is leaked"]
 pub struct Held<'a, P: Platform, H> {
     engine: &'a Shootdown<P>,
-    token: u64,
+    token: NonZeroU64,
     held: ManuallyDrop<H>,
 }
 
@@ -349,7 +351,7 @@ impl<P: Platform, H> Drop for Held<'_, P, H> {
             let counters = &self.engine.state(cpu).counters;
             counters.secondary_leaks.add_anywhere(1);
         }
-        let token = self.token;
+        let token = self.token.get();
         self.engine
             .platform
             .on_trace(TraceEvent::Leaked { cpu, token });

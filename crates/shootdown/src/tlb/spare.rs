@@ -28,40 +28,24 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
-    /// Puts those of `holders` into this CPU's set `targets` that are other CPUs, online, and do not look before they use a space again. Interrupts are off.
-    pub(super) fn find_holders(&self, here: Here<'_, P>, holders: &CpuMask<P::Cpus>) {
-        here.targets.clear();
-        for group in self.groups() {
-            let mut wanted = holders.words.as_ref()[group];
-            if group == P::Cpus::group(here.cpu) {
-                wanted &= !P::Cpus::bit(here.cpu);
-            }
-            if wanted != 0 {
-                // ORDERING: as in `ready_cpus`.
-                wanted &= self.ready.0.group(group).load(Ordering::Acquire);
-                here.targets.set_group(group, wanted);
-            }
-        }
-        if !here.targets.is_empty() {
-            self.spare(here, false);
-        }
-    }
-
-    /// Puts the other CPUs that `request` has to reach into this CPU's set `targets`: holders of `space`, or all that are online where it is about
+    /// Puts the other CPUs that `request` has to reach into this CPU's set `targets`: holders of `space`, those of many spaces, or all that are online where it is about
     /// the kernel's part. After the barrier that follows the page-table change, with interrupts off.
     pub(super) fn find_targets(
         &self,
         here: Here<'_, P>,
         request: &FlushRequest,
         space: Option<&AddressSpace<P::Cpus>>,
+        holders: Option<&CpuMask<P::Cpus>>,
     ) {
         let (me, targets) = (here.cpu, &here.targets);
+        let holders = holders.filter(|_| P::CONFIG.has_reclaim);
         targets.clear();
         for group in self.groups() {
-            let mut wanted = match space {
+            let mut wanted = match (space, holders) {
                 // ORDERING: Acquire sees the root switch of a CPU that has left; pairs with `leave`.
-                Some(space) => space.cpu_set().group(group).load(Ordering::Acquire),
-                None => u64::MAX,
+                (Some(space), _) => space.cpu_set().group(group).load(Ordering::Acquire),
+                (None, Some(holders)) => holders.words.as_ref()[group],
+                (None, None) => u64::MAX,
             };
             if group == P::Cpus::group(me) {
                 wanted &= !P::Cpus::bit(me);
@@ -83,6 +67,8 @@ impl<P: Platform> Shootdown<P> {
             let tag = self.platform.global_tags().of(space.id());
             let in_transition = tag.is_some_and(|tag| !tag.is_settled);
             self.spare(here, request.must_reach_all() || in_transition);
+        } else if holders.is_some() {
+            self.spare(here, false);
         }
     }
 

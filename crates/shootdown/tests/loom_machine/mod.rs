@@ -16,6 +16,7 @@ use shootdown::calls::Wait;
 use shootdown::*;
 use shootdown::{guest::*, remote::*, tags::*, watch::*};
 use std::cell::Cell;
+use std::num::NonZeroU64;
 
 pub const PAGES: usize = 2;
 /// Tags of a tagged machine.
@@ -336,7 +337,12 @@ where
         RemoteFlush::Done
     }
 
-    fn begin_secondary(&self, _: u64, _: &FlushRequest, _: Option<u64>) -> Option<u64> {
+    fn begin_secondary(
+        &self,
+        _: u64,
+        _: &FlushRequest,
+        _: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         self.device_page.walk();
         *self.device.lock().unwrap() = None;
         None

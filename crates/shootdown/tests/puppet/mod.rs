@@ -8,6 +8,7 @@
 #![allow(missing_debug_implementations, reason = "tests only")]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -196,7 +197,7 @@ pub struct Puppet {
     /// There is no way to flush other CPUs without interrupts.
     pub has_no_back_end: AtomicBool,
     /// What listeners were told: who, what, and what was begun before for the same wait.
-    pub told: Log<(u64, FlushRequest, Option<u64>)>,
+    pub told: Log<(u64, FlushRequest, Option<NonZeroU64>)>,
     /// What listeners are to say when they are asked whether they have done, the last first; nothing more: yes.
     pub answers: Mutex<Vec<SecondaryFlush>>,
     /// What they were asked about.
@@ -460,8 +461,8 @@ where
         &self,
         listener: u64,
         request: &FlushRequest,
-        before: Option<u64>,
-    ) -> Option<u64> {
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         self.insist_irqs_off("while a listener is told");
         let now = self.next_told.lock().unwrap().take();
         if let Some(now) = now {
@@ -469,11 +470,12 @@ where
         }
         self.told.push((listener, *request, before));
         // It has nothing to wait for.
-        (listener != DEAF).then_some(before.unwrap_or(0) * 100 + listener)
+        let begun = before.map_or(0, NonZeroU64::get) * 100 + listener;
+        NonZeroU64::new(begun).filter(|_| listener != DEAF)
     }
 
-    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
-        self.asked_about.push(token);
+    fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
+        self.asked_about.push(token.get());
         let answer = self.answers.lock().unwrap().pop();
         answer.unwrap_or(SecondaryFlush::Done)
     }
