@@ -15,6 +15,7 @@ mod overcommitted;
 mod peer;
 mod pingpong;
 mod preemptoff;
+mod reclaim;
 mod selected;
 mod shootdown;
 mod spaces;
@@ -40,6 +41,7 @@ pub use preemptoff::{
     Counts, Findings, LOAD_FIGURES, Load, LoadFigure, Maxima, PUBLISHED_PREEMPTOFF, Preemptoff,
     System,
 };
+pub use reclaim::{Reclaim, Reclaimed, ReclaimedBy};
 pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
 pub use shootdown_peers::{Masks, Peer};

@@ -8,6 +8,7 @@ mod madvise;
 mod overcommit;
 mod pingpong;
 mod preemptoff;
+mod reclaim;
 mod selected;
 mod shoot;
 mod syscall;
@@ -26,6 +27,7 @@ pub const PROGRAMS: &[&Program] = &[
     &evacuate::PROGRAM,
     &overcommit::PROGRAM,
     &collapse::PROGRAM,
+    &reclaim::PROGRAM,
 ];
 
 /// Those that are a contest of calls.
