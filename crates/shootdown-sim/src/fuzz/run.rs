@@ -198,7 +198,8 @@ fn run_machine<C: Capacity>(
     });
     let mut machine = machine
         .with_numbers(&setting.setup.numbers)
-        .with_nmi(|| world.nmi());
+        .with_nmi(|| world.nmi())
+        .with_listeners(world);
     let threads = setting.setup.threads;
     if threads > 0 {
         machine = machine.with_host(world, threads);

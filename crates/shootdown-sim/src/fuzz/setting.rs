@@ -189,6 +189,7 @@ impl Setting {
                 forgets: if case.threads() == 0 { forgets } else { 0 },
                 kernel_addresses,
                 has_second_engine,
+                has_secondary: Plan::has_secondary(case.seed),
                 global_tags_from: [1, 1, 1, 2][(case.seed / 16 % 4) as usize],
                 start: start(&mut random),
                 first_generation: first_generation(&mut random),

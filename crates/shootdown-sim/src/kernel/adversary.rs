@@ -13,6 +13,7 @@ use shootdown::{
 };
 
 use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
+use crate::kernel::device::DeviceAct;
 use crate::kernel::guest::GuestAct;
 use crate::kernel::layout::{KERNEL_REGION, PAGES_PER_TABLE};
 use crate::kernel::physical::{Pte, SharedHardware};
@@ -250,7 +251,11 @@ impl Hardware for Adversary {
         let cpus = self.0.tlbs.borrow().len();
         let of_hosts = cpus * Act::COUNT;
         let of_guests = self.0.guests.borrow().len() * GuestAct::COUNT;
-        let answer = chooser.choose(Question::Tlb, 1 + of_hosts + of_guests);
+        let of_devices = self.0.devices.borrow().len() * DeviceAct::COUNT;
+        let answer = chooser.choose(Question::Tlb, 1 + of_hosts + of_guests + of_devices);
+        if let Some(number) = answer.checked_sub(1 + of_hosts + of_guests) {
+            return self.0.act_on_device_as_told(memory, chooser, number);
+        }
         if let Some(number) = answer.checked_sub(1 + of_hosts) {
             return self.0.act_in_guest_as_told(memory, chooser, number);
         }

@@ -47,7 +47,7 @@ impl<C: Capacity> World<C> {
             .engine
             .submit_flush(&*parent.context(), range, FreedTables::No);
         drop(held);
-        ticket.wait();
+        self.wait(ticket);
         for page in weakened {
             self.strike_writable(parent.number, page, mark);
         }
@@ -86,7 +86,7 @@ impl<C: Capacity> World<C> {
             .engine
             .submit_flush(&*space.context(), range, FreedTables::No);
         drop(held);
-        ticket.wait();
+        self.wait(ticket);
         self.strike(space.number, page, mark);
         self.release_data(shared.frame);
         true

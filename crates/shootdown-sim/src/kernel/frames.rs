@@ -91,6 +91,7 @@ impl<C: Capacity> World<C> {
                 format!("the table in frame {table} is freed, and cpu{walker} can still walk it");
             self.fail_walk(table, story);
         }
+        self.check_no_device_walks(table);
         self.check_not_walked(table);
         self.check_unlinked(table);
         self.check_no_guest_walks(table);
@@ -117,6 +118,16 @@ impl<C: Capacity> World<C> {
     fn fail_walk(&self, table: u16, story: String) -> ! {
         self.hardware.book.borrow().blame(Subject::Table(table));
         context().fail(FailureKind::FreedTable, story)
+    }
+
+    fn check_no_device_walks(&self, table: u16) {
+        let devices = self.hardware.devices.borrow();
+        if let Some(walker) = devices.iter().position(|it| it.reaches_table(table)) {
+            let story = format!(
+                "the table in frame {table} is freed, and device {walker} can still walk it"
+            );
+            self.fail_walk(table, story);
+        }
     }
 
     /// No CPU is reading it without its lock.

@@ -20,6 +20,11 @@ impl Lock {
         Self(AtomicU64::new(0))
     }
 
+    /// Whether somebody has taken it, for who looks without being seen.
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.as_core().load(Ordering::Relaxed) != 0
+    }
+
     /// Takes the lock. Interrupts in any state; preemption is off as long as it is held.
     pub fn take<C: Capacity>(&self, engine: &Shootdown<SimPlatform<C>>) -> Held<'_> {
         PLATFORM.preempt_disable();

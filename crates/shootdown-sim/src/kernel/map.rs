@@ -61,6 +61,8 @@ impl<C: Capacity> World<C> {
         context().tell(|| format!("page {page} of space {space} must be forgotten by now"));
         let mut book = self.hardware.book.borrow_mut();
         book.withdraw(space, page, mark, context().events());
+        drop(book);
+        self.check_listeners(space);
     }
 
     /// The flush that makes a page read-only is over.
@@ -68,6 +70,8 @@ impl<C: Capacity> World<C> {
         context().tell(|| format!("page {page} of space {space} must be read-only by now"));
         let mut book = self.hardware.book.borrow_mut();
         book.withdraw_writable(space, page, mark, context().events());
+        drop(book);
+        self.check_listeners(space);
     }
 
     /// Writes the entry of a page, whose table is there, and promises what it says. The space's lock is held.
@@ -141,7 +145,7 @@ impl<C: Capacity> World<C> {
         };
         // A wait that unwinds leaves this as it is.
         waits.set(true);
-        let freed: Vec<_> = ticket.wait().collect();
+        let freed: Vec<_> = self.wait(ticket).collect();
         waits.set(false);
         drop(freed);
     }
@@ -231,7 +235,7 @@ impl<C: Capacity> World<C> {
         if drops {
             drop(ticket);
         } else {
-            ticket.wait();
+            self.wait(ticket);
         }
         self.strike_writable(space.number, page, mark);
     }

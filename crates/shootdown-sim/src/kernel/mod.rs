@@ -14,6 +14,7 @@
 //! * `host_roots`: roots that are no space's: a second one of the kernel's, the trampoline on which CPUs start.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
 //! * `forgotten`: tickets that nobody waits for. `guarded`: guards, whose collections may be full. `second`: another engine on the same CPUs.
+//! * `secondary`: who keeps translations besides CPUs: `device`s, and a `shadow` table. `reclaim`: one flush for many spaces.
 //! * `guest`: virtual machines on nested page tables.
 //! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
@@ -25,6 +26,7 @@ mod block;
 mod calling;
 mod calls;
 mod data;
+mod device;
 mod facts;
 mod flagged;
 mod forgotten;
@@ -42,9 +44,12 @@ mod lock;
 mod map;
 mod physical;
 mod program;
+mod reclaim;
 mod scenario;
 mod second;
+mod secondary;
 mod setup;
+mod shadow;
 mod sightings;
 mod space;
 mod stages;

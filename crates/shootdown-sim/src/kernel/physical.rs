@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
 
+use crate::kernel::device::{Device, Notice};
 use crate::kernel::guest::GuestTlb;
 use crate::kernel::layout::{ENTRIES, FRAMES};
 use crate::kernel::sightings::{Lookout, Sight, Sightings};
@@ -108,6 +109,10 @@ pub struct SharedHardware {
     pub tlbs: RefCell<Vec<Tlb>>,
     /// What each CPU has cached of guests; nothing where there are none.
     pub(super) guests: RefCell<Vec<GuestTlb>>,
+    /// What walks page tables besides CPUs; nothing where there are no such devices.
+    pub(super) devices: RefCell<Vec<Device>>,
+    /// What they were told.
+    pub(super) notices: RefCell<Vec<Notice>>,
     lookout: Lookout,
     /// What a TLB has done last of its own accord, and whose.
     pub(super) last_act: Cell<Option<(usize, Act)>>,
@@ -123,6 +128,8 @@ impl SharedHardware {
             book: RefCell::new(book),
             tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1, kernel_pages); cpus]),
             guests: RefCell::default(),
+            devices: RefCell::default(),
+            notices: RefCell::default(),
             lookout: Lookout::default(),
             last_act: Cell::default(),
         })

@@ -66,6 +66,7 @@ impl<C: Capacity> World<C> {
     pub(super) fn finish(&self) {
         self.busy.set(self.busy.get() - 1);
         if self.busy.get() == 0 {
+            while self.free_handed() {}
             (0..SPACES).for_each(|place| self.exit(place));
             self.end_all_vms();
         }
@@ -115,6 +116,9 @@ impl<C: Capacity> World<C> {
             Operation::Firmware => self.call_firmware(draw),
             Operation::Walk => self.walk_tables(draw),
             Operation::ReplaceSideTable => self.replace_side_table(draw),
+            Operation::Listen => self.change_listener(draw),
+            Operation::UseShadow => self.use_shadow(draw),
+            Operation::Reclaim => self.reclaim(draw),
         }
     }
 
@@ -228,6 +232,11 @@ impl<C: Capacity> World<C> {
             context().work(1);
             self.check_under_host_root();
         }
+    }
+
+    /// Others go on, for not so long.
+    pub(super) fn rest_awhile_at_most(&self, draw: &mut Draw, events: usize) {
+        (0..draw.below(events)).for_each(|_| context().work(1));
     }
 
     /// Nothing loaded, nothing to do, for a while.

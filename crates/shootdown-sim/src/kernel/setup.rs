@@ -38,6 +38,8 @@ pub struct Setup {
     pub forgets: u32,
     /// Whether a second engine has the same CPUs.
     pub has_second_engine: bool,
+    /// Whether devices and a shadow table may listen to flushes.
+    pub has_secondary: bool,
     /// See [`Policy::global_tags_from`](shootdown::Policy::global_tags_from).
     pub global_tags_from: u16,
 }
@@ -65,6 +67,7 @@ impl Setup {
             has_guards: false,
             forgets: 0,
             has_second_engine: false,
+            has_secondary: false,
             global_tags_from: 0,
         }
     }

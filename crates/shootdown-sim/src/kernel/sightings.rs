@@ -112,10 +112,46 @@ pub enum Sight {
     WalkAwaited,
     /// A table was given up after a sync.
     TableSynced,
+    /// A listener was told of a flush where no other CPU had the space loaded.
+    ToldAlone,
+    /// It was told where other CPUs had.
+    ToldBesideTargets,
+    /// A back end was asked for CPUs of a space that somebody listens to.
+    ToldBesideBackEnd,
+    /// It flushed all CPUs by that space's tag.
+    ToldBesideEverywhere,
+    /// A listener that cares for freed tables only was told of a flush without any.
+    NotHeeded,
+    /// A waiter asked a device that was busy.
+    SecondaryBusy,
+    /// A device did not answer, and was asked again.
+    SecondaryRetried,
+    /// A device did not answer, and was reset.
+    SecondaryReset,
+    /// A listener began while another CPU was changing the space.
+    ListensMidway,
+    /// A space was over that somebody listened to.
+    ListenerReleased,
+    /// It did not let go at once.
+    ReleaseFailed,
+    /// A device used what it kept.
+    DeviceUsed,
+    /// The shadow table was used.
+    ShadowUsed,
+    /// The generation had changed when an entry was to be installed there.
+    ShadowRefused,
+    /// Pages of one space were reclaimed.
+    ReclaimedFromOne,
+    /// Pages of several spaces were reclaimed together.
+    ReclaimedFromMany,
+    /// Meanwhile a CPU had loaded another space.
+    ReclaimServedElsewhere,
+    /// A task waited for a flush that another one had submitted.
+    HandedOver,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 53;
+const SIGHTS: usize = 71;
 
 impl Sight {
     /// All of them, in words.
@@ -215,6 +251,45 @@ impl Sight {
             "a CPU waited until another had read tables",
         ),
         (Self::TableSynced, "a table that walks find was replaced"),
+        (
+            Self::ToldAlone,
+            "a listener was told where no CPU was a target",
+        ),
+        (
+            Self::ToldBesideTargets,
+            "a listener was told beside other CPUs",
+        ),
+        (
+            Self::ToldBesideBackEnd,
+            "a back end flushed what somebody listens to",
+        ),
+        (
+            Self::ToldBesideEverywhere,
+            "a back end flushed everywhere what somebody listens to",
+        ),
+        (Self::NotHeeded, "a listener had nothing to do"),
+        (Self::SecondaryBusy, "a device was busy"),
+        (
+            Self::SecondaryRetried,
+            "a device failed and was asked again",
+        ),
+        (Self::SecondaryReset, "a device failed and was reset"),
+        (Self::ListensMidway, "a listener began beside a change"),
+        (Self::ListenerReleased, "a listener let go of a space"),
+        (Self::ReleaseFailed, "a listener did not let go at once"),
+        (Self::DeviceUsed, "a device used translations"),
+        (Self::ShadowUsed, "the shadow table was used"),
+        (Self::ShadowRefused, "the shadow table refused an old entry"),
+        (Self::ReclaimedFromOne, "pages of one space were reclaimed"),
+        (
+            Self::ReclaimedFromMany,
+            "pages of several spaces were reclaimed",
+        ),
+        (
+            Self::ReclaimServedElsewhere,
+            "a CPU loaded another space during a reclaim",
+        ),
+        (Self::HandedOver, "a task waited for another one's flush"),
     ];
 }
 

@@ -1,6 +1,6 @@
 //! [`Space`]: address spaces, and how CPUs come to have one loaded.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
@@ -63,6 +63,8 @@ pub struct Space<C: Capacity> {
     pub(super) keepers: AtomicU64,
     /// An entry that leads to a table as those of the root do, but for the hardware.
     pub(super) side: AtomicU64,
+    /// Who listens to its flushes.
+    pub(super) listener: Cell<Option<usize>>,
 }
 
 impl<C: Capacity> Space<C> {
@@ -117,6 +119,7 @@ impl<C: Capacity> World<C> {
             windows: RefCell::default(),
             keepers: AtomicU64::new(1),
             side: AtomicU64::new(0),
+            listener: Cell::default(),
         });
         // Not all at the same: what one space's generation means must not be taken for another's. And where it stays: memory knows
         // its words by their addresses, and where a stack has its temporaries depends on the compiler.

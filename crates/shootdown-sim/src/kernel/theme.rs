@@ -16,7 +16,7 @@ const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
 /// how often where flushes are all that is, and where guests are.
-const WEIGHTS: [(Operation, u32, u32, u32, u32); 22] = [
+const WEIGHTS: [(Operation, u32, u32, u32, u32); 25] = [
     (Operation::Touch, 28, 2, 22, 8),
     (Operation::ChangeOwn, 12, 4, 20, 3),
     (Operation::ChangeAny, 18, 4, 20, 5),
@@ -40,6 +40,9 @@ const WEIGHTS: [(Operation, u32, u32, u32, u32); 22] = [
     (Operation::Firmware, 8, 2, 8, 3),
     (Operation::Walk, 30, 6, 30, 10),
     (Operation::ReplaceSideTable, 12, 2, 12, 3),
+    (Operation::Listen, 24, 4, 24, 6),
+    (Operation::UseShadow, 24, 4, 24, 6),
+    (Operation::Reclaim, 24, 6, 24, 8),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +69,9 @@ pub(super) enum Operation {
     Firmware,
     Walk,
     ReplaceSideTable,
+    Listen,
+    UseShadow,
+    Reclaim,
 }
 
 /// What a run is about.
@@ -105,6 +111,7 @@ struct Theme {
     spaces: usize,
     pages: usize,
     has_windows: bool,
+    has_secondary: bool,
     matter: Matter,
     guests: GuestShare,
     vms: usize,
@@ -127,6 +134,7 @@ impl Theme {
         }
         let churns = Plan::churns(seed);
         let has_walks = fastrand::Rng::with_seed(seed ^ 0x3a1c).u8(..4) == 0;
+        let has_secondary = Plan::has_secondary(seed);
         let has_firmware = fastrand::Rng::with_seed(seed ^ 0xf1f0).u8(..4) == 0;
         let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing, with_guests)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
@@ -134,6 +142,7 @@ impl Theme {
                 _ if operation == Operation::Guests && guests == GuestShare::None => 0,
                 _ if operation == Operation::Firmware && !has_firmware => 0,
                 _ if is_of_walks(operation) && !has_walks => 0,
+                _ if is_of_secondary(operation) && !has_secondary => 0,
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,
                 Matter::Memory if churns && is_of_kernel(operation) => CHURNING * often.max(1),
                 Matter::Memory => usual * often,
@@ -149,6 +158,7 @@ impl Theme {
             spaces,
             pages,
             has_windows,
+            has_secondary,
             matter,
             guests,
             vms: guests.most_vms(seed),
@@ -173,6 +183,11 @@ const CHURNING: u32 = 24;
 
 fn is_of_walks(operation: Operation) -> bool {
     matches!(operation, Operation::Walk | Operation::ReplaceSideTable)
+}
+
+fn is_of_secondary(operation: Operation) -> bool {
+    use Operation::{Listen, Reclaim, UseShadow};
+    matches!(operation, Listen | Reclaim | UseShadow)
 }
 
 fn is_of_kernel(operation: Operation) -> bool {
@@ -204,6 +219,11 @@ impl Plan {
     /// Whether the kernel maps and unmaps at one address in the run of a seed, again and again, as it does with stacks.
     pub fn churns(seed: u64) -> bool {
         fastrand::Rng::with_seed(seed ^ 0xc4a2).u8(..6) == 0
+    }
+
+    /// Whether the run of a seed is about what keeps translations besides CPUs, and about the reclaim of memory, too.
+    pub fn has_secondary(seed: u64) -> bool {
+        fastrand::Rng::with_seed(seed ^ 0x5ec0).u8(..4) == 0
     }
 
     /// Whether the run of a seed is a siege, which wants a machine whose CPUs are neighbours.
@@ -268,6 +288,11 @@ impl Draw {
     /// Whether the run is about windows too.
     pub(super) fn has_windows(&self) -> bool {
         self.theme.has_windows
+    }
+
+    /// See [`Plan::has_secondary`].
+    pub(super) fn has_secondary(&self) -> bool {
+        self.theme.has_secondary
     }
 
     /// Whether the run is about guests too.

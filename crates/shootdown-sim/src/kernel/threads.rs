@@ -22,6 +22,10 @@ impl<C: Capacity> World<C> {
                 self.use_guests(&mut draw);
                 continue;
             }
+            if draw.has_secondary() && draw.once_in(4) {
+                self.reclaim(&mut draw);
+                continue;
+            }
             let index = draw.below(PAGES_PER_TABLE);
             match draw.below(18) {
                 0..5 => self.change_any(&mut draw),

@@ -100,7 +100,8 @@ impl<C: Capacity> World<C> {
                 // No range, but tables.
                 true => {
                     let nothing = shootdown::FlushRanges::EMPTY;
-                    (self.engine).flush(&*space.context(), nothing, FreedTables::Yes);
+                    let view = space.context();
+                    self.wait((self.engine).submit_flush(&*view, nothing, FreedTables::Yes));
                 }
                 false => self.engine.user_memory().sync_walks(&space.context()),
             }

@@ -15,6 +15,8 @@ use crate::kernel::frames::Frames;
 use crate::kernel::guest::Guests;
 use crate::kernel::host_roots::HostRoots;
 use crate::kernel::layout::{KERNEL, SPACES};
+use crate::kernel::reclaim::Handed;
+use crate::kernel::secondary::Secondary;
 use crate::kernel::window::Windows;
 use crate::kernel::{
     Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
@@ -86,6 +88,8 @@ pub struct World<C: Capacity> {
     pub(super) ledger: Ledger,
     pub(super) data: SharedData,
     pub(super) guests: Guests<C>,
+    pub(super) secondary: Secondary,
+    pub(super) handed: Handed<C>,
     /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
@@ -122,7 +126,7 @@ impl<C: Capacity> World<C> {
         let host_roots = HostRoots::new(cpus, setup.has_trampoline, second_root, &hardware);
         let first_free = FIRST_FREE_FRAME + HostRoots::frames(setup.has_second_root);
         let ledger = Ledger::new(cpus, cpus + threads);
-        Self {
+        let world = Self {
             engine,
             numbers: setup.numbers.clone(),
             first_generation: setup.first_generation,
@@ -157,9 +161,15 @@ impl<C: Capacity> World<C> {
             second,
             data: SharedData::new(&ledger),
             guests: Guests::default(),
+            secondary: Secondary::default(),
+            handed: Handed::default(),
             ledger,
             stage: AtomicU64::new(0),
+        };
+        if setup.has_secondary {
+            world.add_listeners();
         }
+        world
     }
 
     /// The TLBs to put under a machine.

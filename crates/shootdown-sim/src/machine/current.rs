@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
 use shootdown::{CpuId, remote::GlobalTags, tags::AsidSlot};
 
-use crate::explore::{Question, View};
+use crate::explore::{Question, View, Walk};
 use crate::machine::{FailureKind, Machine, Model, Note, State, Status, StealTime};
 
 thread_local! {
@@ -137,6 +137,14 @@ impl<'a> Context<'a> {
         self.with(|state| match &state.model {
             Model::Explore(explore) => explore.memory.tell(state.running),
             Model::Timed(_) => Rc::default(),
+        })
+    }
+
+    /// A walk that knows what the running CPU does; only in exploration.
+    pub(crate) fn walk(self) -> Option<Walk> {
+        self.with(|state| {
+            let cpu = state.running;
+            state.explore().map(|explore| explore.memory.walk(cpu))
         })
     }
 

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use shootdown::{
     Capacity, CpuId, CpuSet, Cpus, FlushRange, IpiRefused, LocalFlush, Platform,
     remote::{FlushRequest, GlobalTags, RemoteFlush, RemoteTargets},
+    secondary::{SecondaryFailed, SecondaryFlush},
     tags::{Asid, AsidSlot, TagEntries},
 };
 
@@ -31,7 +32,7 @@ pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 // 5. `send` carries everything that the initiator has written or seen (exploration); the timed model's memory
 //    is sequentially consistent.
 // 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
-// 7. Targets are flushed before they are taken, or do not run before they are.
+// 7. Targets are flushed before they are taken, or do not run before they are. What listens has dropped what was named.
 // 8. A machine has one back end.
 unsafe impl<C: Capacity> Platform for SimPlatform<C> {
     type Cpus = C;
@@ -189,6 +190,26 @@ unsafe impl<C: Capacity> Platform for SimPlatform<C> {
     fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
         may_unwind();
         context().flush_everywhere(asid, request)
+    }
+
+    fn begin_secondary(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<u64>,
+    ) -> Option<u64> {
+        may_unwind();
+        context().some_listeners().begin(listener, request, before)
+    }
+
+    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+        may_unwind();
+        context().some_listeners().finish(token)
+    }
+
+    fn release_secondary(&self, listener: u64) -> Result<(), SecondaryFailed> {
+        may_unwind();
+        context().some_listeners().release(listener)
     }
 
     fn now_ns(&self) -> u64 {

@@ -76,6 +76,9 @@ impl Context<'_> {
         targets: &mut RemoteTargets<'_>,
         request: &FlushRequest,
     ) -> RemoteFlush {
+        if self.back_end() != BackEnd::ByTag {
+            self.see_back_end(request, false);
+        }
         match self.back_end() {
             BackEnd::None => self.ask_hypervisor(targets),
             BackEnd::ByTag => {}
@@ -87,6 +90,12 @@ impl Context<'_> {
             }
         }
         RemoteFlush::Done
+    }
+
+    fn see_back_end(self, request: &FlushRequest, everywhere: bool) {
+        if let Some(listeners) = self.listeners() {
+            listeners.see_back_end(request, everywhere);
+        }
     }
 
     /// The same on the timed machine.
@@ -122,6 +131,7 @@ impl Context<'_> {
         if self.explored(|explore, _| explore.takes_tag(asid, request)) != Some(true) {
             return false;
         }
+        self.see_back_end(request, true);
         self.explored(Explore::issue);
         // Whoever could be moved would be moved here.
         self.event();

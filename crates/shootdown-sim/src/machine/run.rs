@@ -11,7 +11,7 @@ use shootdown::{CpuId, remote::GlobalTags, tags::AsidSlot};
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
-use crate::machine::{Failure, FailureKind, Host, Model, State, StealTime};
+use crate::machine::{Failure, FailureKind, Host, Listeners, Model, State, StealTime};
 use crate::timed::Timed;
 use crate::trace::Recorder;
 use crate::walkthrough::Steps;
@@ -39,6 +39,7 @@ pub struct Machine<'a> {
     pub(crate) handler: Box<dyn Fn() + 'a>,
     pub(crate) nmi: Option<Box<dyn Fn() + 'a>>,
     pub(crate) host: Option<Box<dyn Host + 'a>>,
+    pub(crate) listeners: Option<Box<dyn Listeners + 'a>>,
     /// What the line at an address holds, for those who walk through the run.
     pub(crate) line_names: Option<Box<LineNames<'a>>>,
     /// Of each task.
@@ -81,6 +82,7 @@ impl<'a> Machine<'a> {
             handler: Box::new(handler),
             nmi: None,
             host: None,
+            listeners: None,
             line_names: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
             has_hypervisor,
