@@ -108,6 +108,28 @@ fn nobody_is_told_when_it_listens_no_more() {
     });
 }
 
+/// An initiator that comes too late for one listener does not keep the next one out.
+#[test]
+fn another_one_may_listen_at_once() {
+    check(3, || {
+        let machine = online_machine::<2>();
+        let space = space(&machine);
+        machine.secondary_tlbs().listen(&*space, 1);
+        let listener = {
+            let space = space.clone();
+            on_cpu(&machine, 1, move |machine| {
+                machine.secondary_tlbs().unlisten(&*space);
+                machine.secondary_tlbs().listen(&*space, 1);
+                wake(machine, 0);
+            })
+        };
+        flush(&machine, &space);
+        wake(&machine, 1);
+        listener.join().unwrap();
+        machine.secondary_tlbs().unlisten(&*space);
+    });
+}
+
 /// A CPU that loads one of two spaces while another reclaims a page of both is either found, or sees the new tables (I1, I2).
 #[test]
 fn a_reclaim_finds_who_joins() {

@@ -63,12 +63,20 @@ impl Listener {
         self.state.load(Ordering::Relaxed) & Self::LISTENS != 0
     }
 
-    /// Whether it may be told something; until the result is dropped it does not go.
+    /// Whether it may be told something; until the result is dropped it does not go. Where nobody listens the state stays as it is: the next one need not wait to
+    /// [`begin`](Self::begin).
     fn enter(&self) -> Option<Telling<'_>> {
-        // ORDERING: Acquire sees the name, and what the host did before it began to listen; pairs with `begin`.
-        let before = self.state.fetch_add(1, Ordering::Acquire);
-        let telling = Telling(self);
-        (before & Self::LISTENS != 0).then_some(telling)
+        let mut seen = self.state.load(Ordering::Relaxed);
+        while seen & Self::LISTENS != 0 {
+            // ORDERING: Acquire sees the name, and what the host did before it began to listen; pairs with `begin`.
+            let entered =
+                (self.state).compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed);
+            match entered {
+                Ok(_) => return Some(Telling(self)),
+                Err(newer) => seen = newer,
+            }
+        }
+        None
     }
 
     fn begin(&self, name: u64) -> bool {
