@@ -52,7 +52,7 @@ impl<C: Capacity> World<C> {
         let mut reclaim = Reclaim::new(&*self.engine, Frames::new());
         let (mut spaces, mut frames) = (Vec::new(), Vec::new());
         let holders = self.loaded_spaces();
-        for _ in 0..1 + draw.below(SPACES) {
+        for _ in 0..1 + draw.below(2 * SPACES) {
             let (place, off) = (draw.place(), draw.once_in(6));
             let pages = draw.random.u16(..) | draw.random.u16(..);
             let Some(space) = self.get_space(place) else {
@@ -154,7 +154,7 @@ impl<C: Capacity> World<C> {
         let is_of = |space: &Option<u64>| space.is_some_and(|it| spaces.contains(&it));
         let mut pairs = before.iter().zip(self.loaded_spaces());
         if spaces.len() > 1
-            && pairs.any(|(before, now)| is_of(before) && now.is_some() && !is_of(&now))
+            && pairs.any(|(before, now)| is_of(before) && now.is_some() && now != *before)
         {
             self.hardware.saw(Sight::ReclaimServedElsewhere);
         }
