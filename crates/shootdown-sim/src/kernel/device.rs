@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::num::NonZeroU64;
 
 use shootdown::{FreedTables, remote::FlushRequest};
 
@@ -29,7 +30,7 @@ pub(super) struct Bound {
 /// What it was told, and has not done.
 #[derive(Debug)]
 struct Command {
-    notice: u64,
+    notice: NonZeroU64,
     request: FlushRequest,
     /// What the initiator knew.
     now: Walk,
@@ -50,7 +51,12 @@ pub(super) struct Device {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notice {
     is_done: bool,
-    before: Option<u64>,
+    before: Option<NonZeroU64>,
+}
+
+/// Where a notice is: they are numbered from one.
+fn place_of(notice: NonZeroU64) -> usize {
+    notice.get() as usize - 1
 }
 
 /// Whether a flush names a page.
@@ -135,14 +141,14 @@ impl SharedHardware {
         at: usize,
         request: &FlushRequest,
         now: Walk,
-        before: Option<u64>,
-    ) -> u64 {
+        before: Option<NonZeroU64>,
+    ) -> NonZeroU64 {
         let mut notices = self.notices.borrow_mut();
         notices.push(Notice {
             is_done: false,
             before,
         });
-        let notice = notices.len() as u64 - 1;
+        let notice = NonZeroU64::new(notices.len() as u64).expect("there is one");
         self.devices.borrow_mut()[at].queue.push_back(Command {
             notice,
             request: *request,
@@ -152,11 +158,11 @@ impl SharedHardware {
     }
 
     /// What is not done of a notice and those before it.
-    pub(super) fn open_notices(&self, notice: u64) -> Vec<u64> {
+    pub(super) fn open_notices(&self, notice: NonZeroU64) -> Vec<NonZeroU64> {
         let notices = self.notices.borrow();
-        let before = |at: &u64| notices[*at as usize].before;
+        let before = |at: &NonZeroU64| notices[place_of(*at)].before;
         let all = std::iter::successors(Some(notice), before);
-        all.filter(|at| !notices[*at as usize].is_done).collect()
+        all.filter(|at| !notices[place_of(*at)].is_done).collect()
     }
 
     /// A device does the oldest thing that it was told; false if there is none.
@@ -166,12 +172,12 @@ impl SharedHardware {
             return false;
         };
         device.obey(&command.request, &command.now);
-        self.notices.borrow_mut()[command.notice as usize].is_done = true;
+        self.notices.borrow_mut()[place_of(command.notice)].is_done = true;
         true
     }
 
     /// The devices do what these notices say, and all that they were told before.
-    pub(super) fn finish_notices(&self, open: &[u64]) {
+    pub(super) fn finish_notices(&self, open: &[NonZeroU64]) {
         let devices = self.devices.borrow().len();
         for at in 0..devices {
             let is_open = |command: &Command| open.contains(&command.notice);

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 use shootdown::secondary::{Held as HeldBack, SecondaryFailed, SecondaryFlush};
 use shootdown::{Capacity, FlushTicket, SpaceId, reclaim::PendingFlush, remote::FlushRequest};
@@ -214,7 +215,12 @@ impl<C: Capacity> World<C> {
 }
 
 impl<C: Capacity> Listeners for &World<C> {
-    fn begin(&self, listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64> {
+    fn begin(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         if context().with(|state| state.me().interrupts_on) {
             let story = "a listener is told of a flush with interrupts on".to_owned();
             context().fail(FailureKind::Other, story);
@@ -247,7 +253,7 @@ impl<C: Capacity> Listeners for &World<C> {
         Some((self.hardware).tell_device(listener, request, now, before))
     }
 
-    fn finish(&self, token: u64) -> SecondaryFlush {
+    fn finish(&self, token: NonZeroU64) -> SecondaryFlush {
         context().event();
         let open = self.hardware.open_notices(token);
         if open.is_empty() {

@@ -1,6 +1,7 @@
 //! [`Listeners`]: who keeps translations besides CPUs, as the platform finds it.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use shootdown::remote::FlushRequest;
 use shootdown::secondary::{SecondaryFailed, SecondaryFlush};
@@ -10,9 +11,14 @@ use crate::machine::{Context, Machine};
 /// What a machine asks of those that listen to flushes.
 pub trait Listeners: fmt::Debug {
     /// See [`Platform::begin_secondary`](shootdown::Platform::begin_secondary).
-    fn begin(&self, listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>;
+    fn begin(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64>;
     /// See [`Platform::finish_secondary`](shootdown::Platform::finish_secondary).
-    fn finish(&self, token: u64) -> SecondaryFlush;
+    fn finish(&self, token: NonZeroU64) -> SecondaryFlush;
     /// See [`Platform::release_secondary`](shootdown::Platform::release_secondary).
     ///
     /// # Errors

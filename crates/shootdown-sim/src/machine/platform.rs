@@ -1,6 +1,7 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 
 use shootdown::{
     Capacity, CpuId, CpuSet, Cpus, FlushRange, IpiRefused, LocalFlush, Platform,
@@ -196,13 +197,13 @@ unsafe impl<C: Capacity> Platform for SimPlatform<C> {
         &self,
         listener: u64,
         request: &FlushRequest,
-        before: Option<u64>,
-    ) -> Option<u64> {
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         may_unwind();
         context().some_listeners().begin(listener, request, before)
     }
 
-    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+    fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
         may_unwind();
         context().some_listeners().finish(token)
     }
