@@ -159,6 +159,35 @@ fn a_reclaim_finds_who_joins() {
     });
 }
 
+/// A CPU that uses a page of one of two spaces and leaves: what was mapped is reused after that.
+#[test]
+fn a_reclaim_comes_after_the_last_use_of_who_has_left() {
+    check(3, || {
+        let machine = online_machine::<2>();
+        let (first, second) = (space(&machine), space(&machine));
+        let done = flag();
+        let user = {
+            let first = first.clone();
+            on_cpu(&machine, 1, move |machine| {
+                machine.switch_to(None, &first);
+                if walk(machine, 0) == OLD {
+                    machine.platform().device_page.walk();
+                }
+                machine.switch_away(&first, NO_USER);
+                idle_until(machine, || done.load(Ordering::Acquire));
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        let mut reclaim = Reclaim::new(&**machine, ());
+        reclaim.add(&first);
+        reclaim.add(&second);
+        reclaim.submit().wait();
+        machine.platform().device_page.reuse();
+        tell(&machine, 1, done);
+        user.join().unwrap();
+    });
+}
+
 /// What one CPU has flushed another one frees: the last use comes before.
 #[test]
 fn who_waits_for_another_cpus_flush_comes_after_the_last_use() {

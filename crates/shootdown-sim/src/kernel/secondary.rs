@@ -285,6 +285,11 @@ impl<C: Capacity> Listeners for &World<C> {
 
     fn see_back_end(&self, request: &FlushRequest, everywhere: bool) {
         let space = request.space();
+        let is_known = |name| self.all_spaces.borrow().iter().any(|it| it.name == name);
+        if !space.is_none_or(is_known) {
+            let story = format!("a back end is asked for {space:?}, which is no space");
+            context().fail(FailureKind::Other, story);
+        }
         let mut spaces = self.secondary.spaces.iter().filter_map(Cell::get);
         if spaces.any(|(_, name)| Some(name) == space) {
             self.hardware.saw(match everywhere {

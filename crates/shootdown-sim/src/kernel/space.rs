@@ -4,7 +4,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{AddressSpace, Capacity, Platform};
+use shootdown::{AddressSpace, Capacity, Platform, SpaceId};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::window::Windows;
@@ -47,6 +47,8 @@ impl Tables {
 pub struct Space<C: Capacity> {
     /// Its name in the oracle's book; not the engine's.
     pub(super) number: u64,
+    /// Its name there.
+    pub(super) name: SpaceId,
     /// The engine's view of it; none once it is over.
     context: RefCell<Option<AddressSpace<C>>>,
     pub(super) root: u16,
@@ -104,9 +106,11 @@ impl<C: Capacity> World<C> {
         let life = self.hardware.book.borrow().life_of_table(root);
         let number = self.next_space.replace(self.next_space.get() + 1);
         let context = AddressSpace::new(&self.engine, root_at(u64::from(root)));
+        let name = context.id();
         let context = RefCell::new(Some(context));
         let space = Rc::new(Space {
             number,
+            name,
             context,
             root,
             lock: Lock::new(),
