@@ -179,8 +179,9 @@ fn a_reclaim_comes_after_the_last_use_of_who_has_left() {
         };
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
         let mut reclaim = Reclaim::new(&**machine, ());
-        reclaim.add(&first);
+        // Last: no barrier follows.
         reclaim.add(&second);
+        reclaim.add(&first);
         reclaim.submit().wait();
         machine.platform().device_page.reuse();
         tell(&machine, 1, done);
