@@ -339,10 +339,11 @@ where
 
     fn begin_secondary(
         &self,
-        _: u64,
+        listener: u64,
         _: &FlushRequest,
         _: Option<NonZeroU64>,
     ) -> Option<NonZeroU64> {
+        assert_eq!(listener, 1, "told of by another name");
         self.device_page.walk();
         *self.device.lock().unwrap() = None;
         None
