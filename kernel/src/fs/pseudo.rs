@@ -202,6 +202,8 @@ fn stats(out: &mut String) -> fmt::Result {
     writeln!(out, "file_pages_stored {}", files.pages_stored)?;
     writeln!(out, "file_flushes {}", files.flushes)?;
     writeln!(out, "file_pages_protected {}", files.pages_protected)?;
+    writeln!(out, "file_cut_flushes {}", files.cut_flushes)?;
+    writeln!(out, "file_cut_spaces {}", files.cut_spaces)?;
     writeln!(out, "spurious_kernel_faults {}", machine::spurious_faults())
 }
 

@@ -4,9 +4,9 @@
 //! Each function is called immediately before what it names.
 
 #[cfg(not(target_os = "none"))]
-pub(super) use crate::witness::{Held, copying, dirtying, freeing, releasing, storing};
+pub(super) use crate::witness::{Gathering, Held, copying, dirtying, freeing, releasing, storing};
 #[cfg(target_os = "none")]
-pub(super) use nobody::{Held, copying, dirtying, freeing, releasing, storing};
+pub(super) use nobody::{Gathering, Held, copying, dirtying, freeing, releasing, storing};
 
 /// The kernel's own: all of it disappears.
 #[cfg(target_os = "none")]
@@ -22,6 +22,18 @@ mod nobody {
         /// That of the space with this root.
         #[inline(always)]
         pub const fn of(_: u64) -> Self {
+            Self
+        }
+    }
+
+    /// Pages are being taken away from many spaces, and nobody may rely on that. Dropped when nobody translates to them any more.
+    #[derive(Debug)]
+    pub struct Gathering;
+
+    impl Gathering {
+        /// From here on.
+        #[inline(always)]
+        pub const fn begin() -> Self {
             Self
         }
     }

@@ -3,9 +3,12 @@
 
 mod support;
 
+use shootdown_kernel_tests::mm::file::counters;
 use shootdown_kernel_tests::mm::{AreaKind, Destination, FaultError, MapRequest, MemoryFile};
 use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Populate, Prot, SyncWhen};
-use shootdown_kernel_tests::witness::intrude;
+use shootdown_kernel_tests::witness::{at_wait, intrude};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
 use support::*;
@@ -56,14 +59,57 @@ fn a_writer_is_waited_for_before_the_lock_is_released() {
     watched.costs(locked(1), || move_to(&space, 3, 1, 600));
     let shrunk = watched.costs(locked(1), || remap(&space, 0, (2, 1), Destination::Stay));
     assert_eq!(shrunk, Ok(BASE));
-    watched.costs(locked(1), || file.change().set_size(8).unwrap());
-    // What was only read is waited for without the lock.
+    // What was only read is waited for without the lock, and what is given up.
+    watched.costs(unlocked(1), || file.change().set_size(8).unwrap());
     resize(&file, PAGES);
     sync(&file);
     map(&space, PAGES, shown(&file, 0));
     (0..PAGES).for_each(|page| space.fault(at(page), READ).unwrap());
     watched.costs(unlocked(1), || file.change().set_size(8).unwrap());
     watched.costs(unlocked(1), || unmap(&space, 0, PAGES));
+}
+
+/// All spaces lose what is cut off before any CPU is waited for, and who finds it gone meanwhile waits as well.
+#[test]
+fn a_cut_is_one_flush_for_all_that_map_the_file() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    let other = MemorySpace::new().unwrap();
+    let again = || {
+        for space in [&space, &other] {
+            map(space, PAGES, shown(&file, 0));
+            fill(space, PAGES);
+        }
+    };
+    again();
+    let watched = Watched::new(&[&space, &other]);
+    let cut = |size| file.change().set_size(size).unwrap();
+    let (before, spaces) = (counters(), [space.clone(), other.clone()]);
+    let are_gone = Rc::new(Cell::new(false));
+    let answer = are_gone.clone();
+    at_wait(move || {
+        let has_lost = |space: &Arc<MemorySpace>| entry(space, 1).is_none();
+        answer.set(spaces.iter().all(has_lost));
+    });
+    watched.costs(unlocked(2), || cut(8));
+    assert!(are_gone.get());
+    resize(&file, PAGES);
+    again();
+    let (late, waits) = (other.clone(), Rc::new(Cell::new(false)));
+    let (waited, answer) = (Rc::new(Cell::new(false)), waits.clone());
+    at_wait(move || {
+        let seen = waited.clone();
+        at_wait(move || seen.set(true));
+        discard(&late, 1, 1);
+        answer.set(waited.get());
+    });
+    watched.costs(unlocked(2), || cut(8));
+    assert!(waits.get(), "a discard of what the cut has taken away");
+    let after = counters();
+    let flushes = after.cut_flushes - before.cut_flushes;
+    assert_eq!((flushes, after.cut_spaces - before.cut_spaces), (2, 4));
+    // Nothing is left to be taken away.
+    watched.costs(unlocked(0), || cut(4));
 }
 
 type Operation = fn(&MemorySpace);

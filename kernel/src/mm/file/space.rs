@@ -3,7 +3,7 @@
 use super::counters;
 use super::memory_file::MemoryFile;
 use super::pages::offset_of;
-use crate::mm::invalidate::Gather;
+use crate::mm::invalidate::{Gather, Reclaim};
 use crate::mm::range::UserRange;
 use crate::mm::space::{Inner, MemorySpace};
 use crate::mm::{AreaKind, FileArea};
@@ -29,21 +29,20 @@ impl MemorySpace {
         counters::count_flush(entries);
     }
 
-    /// Unmaps the pages of `file` from number `first` on; areas stay. Returns when no CPU translates to them any more.
+    /// Unmaps the pages of `file` from number `first` on; areas stay. CPUs may translate to them until `reclaim` is finished.
     ///
-    /// The size says already that they are gone: no access brings them back.
-    pub(super) fn unmap_file(&self, file: &MemoryFile, first: u32) {
+    /// The size says already that they are gone: no access brings them back. A sync that finds one of them here no more may store it while a CPU writes to it,
+    /// and call it clean: the stored copy is given up with the page.
+    pub(super) fn unmap_file(&self, file: &MemoryFile, first: u32, reclaim: &mut Reclaim) {
         let mut gather = Gather::of(self, UserRange::ALL);
-        let mut inner = self.lock();
+        let inner = self.lock();
         for (shown, range) in inner.parts_of(file) {
             let kept = offset_of(first).saturating_sub(shown.offset(range.start()));
             let gone = UserRange::from_bounds(range.start().saturating_add(kept), range.end());
             gone.into_iter()
                 .for_each(|range| inner.discard(range, &mut gather));
         }
-        let pending = self.submit(&mut inner, gather);
-        drop(inner);
-        pending.finish();
+        reclaim.add(self, &inner, gather);
     }
 }
 

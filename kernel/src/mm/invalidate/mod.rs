@@ -13,6 +13,9 @@
 //! legal because the lock's waiters sleep, and is avoided where it can be. No wait is made with preemption off, but by
 //! the engine itself under its policy `before`.
 //!
+//! Who takes pages away from many spaces whose contents nobody may rely on, as those that are cut off a file, gathers all of them in a [`Reclaim`] instead of step
+//! 2: each space is locked and unlocked once, and 4 is one flush and one wait for all of them.
+//!
 //! Between 3 and 4 the entries are empty, and other CPUs may still use what was in them. Whoever takes the lock then and finds nothing to gather has promised
 //! as much as who came first: it flushes its whole range as long as others are in flight ([`InFlight`]).
 //! That covers addresses, too: who gives out what has just been unmapped (`mmap`, `mremap`, `brk`, a stack that grows) returns when nobody has its
@@ -33,7 +36,9 @@ mod gather;
 mod guests;
 mod in_flight;
 mod pending;
+mod reclaim;
 
 pub use gather::Gather;
 pub use guests::GuestPending;
 pub use in_flight::InFlight;
+pub use reclaim::Reclaim;

@@ -15,6 +15,7 @@ type Once = Box<dyn FnOnce()>;
 thread_local! {
     static HELD: Cell<Roots> = const { Cell::new(Roots { all: [0; MOST_HELD], count: 0 }) };
     static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
+    static IS_GATHERING: Cell<bool> = const { Cell::new(false) };
     static IS_INTRUDING: Cell<bool> = const { Cell::new(false) };
     static AT_WAIT: RefCell<Option<Once>> = const { RefCell::new(None) };
     static AT_INTERRUPT: RefCell<Option<Once>> = const { RefCell::new(None) };
@@ -59,6 +60,8 @@ pub(crate) struct Place {
     pub preempt_count: u32,
     /// Another thread is in the middle of something.
     pub is_intruding: bool,
+    /// Something is taken away from many spaces.
+    pub is_gathering: bool,
 }
 
 impl Place {
@@ -67,6 +70,7 @@ impl Place {
             held: HELD.get(),
             preempt_count: percpu::preempt_count(),
             is_intruding: IS_INTRUDING.get(),
+            is_gathering: IS_GATHERING.get(),
         }
     }
 
@@ -84,7 +88,7 @@ impl Held {
     /// That of the space with this root.
     pub fn of(root: u64) -> Self {
         let place = Place::here();
-        if !place.is_locked() && !place.is_intruding {
+        if !place.is_locked() && !place.is_intruding && !place.is_gathering {
             with(rules::settled);
         }
         change(|held| held.push(root));
@@ -114,6 +118,25 @@ impl Drop for Held {
             intruding(|| percpu::as_cpu(INTRUDER, &mut deed));
             DEED.set(Some(deed));
         }
+    }
+}
+
+/// Something is taken away from many spaces, and nobody relies on that: CPUs are told at the end.
+#[derive(Debug)]
+pub struct Gathering(());
+
+impl Gathering {
+    /// From here on.
+    pub fn begin() -> Self {
+        IS_GATHERING.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        IS_GATHERING.set(false);
+        with(rules::settled);
     }
 }
 

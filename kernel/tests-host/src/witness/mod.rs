@@ -8,7 +8,7 @@ mod held;
 mod rules;
 
 pub(crate) use held::spins;
-pub use held::{Held, Intruder, at_interrupt, at_spin, at_wait, forget_spin, intrude};
+pub use held::{Gathering, Held, Intruder, at_interrupt, at_spin, at_wait, forget_spin, intrude};
 pub use rules::{copying, dirtying, freeing, releasing, storing};
 
 use crate::arch::percpu;

@@ -20,7 +20,7 @@ pub(super) fn submitted(machine: &mut Machine, target: CpuId, root: u64, place: 
     // A window's root is not the space's.
     let is_locked =
         place.held.as_slice().contains(&root) || place.is_locked() && machine.has_window(root);
-    if !is_locked {
+    if !is_locked && !place.is_gathering {
         machine.accuse(format!(
             "a flush for {target} without the lock of its space"
         ));
@@ -41,8 +41,11 @@ pub(super) fn waited(machine: &mut Machine, place: &Place) {
 }
 
 /// The lock of a space was released: whoever has something stale has been told, nobody can write to a file's page that has
-/// left the page table, and nobody reads the original of a page that was copied.
+/// left the page table, and nobody reads the original of a page that was copied. Not so while something is taken away from many spaces.
 pub(super) fn unlocked(machine: &mut Machine, place: &Place) {
+    if place.is_gathering {
+        return;
+    }
     let untold = machine.cpus.iter().enumerate().find_map(|(cpu, state)| {
         let stale = state.tlb.stale().next().filter(|_| !state.is_interrupted);
         stale.map(|(addr, _)| (cpu, addr))
