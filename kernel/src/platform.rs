@@ -5,6 +5,7 @@ use core::ops::Range;
 use shootdown::{
     CpuId, CpuMemory, CpuSet, FlushRange, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown,
     remote::{FlushRequest, RemoteFlush, RemoteTargets},
+    secondary::SecondaryFlush,
     tags::{Asid, AsidSlot, TagEntries},
     watch::{Stall, TraceEvent},
 };
@@ -31,6 +32,19 @@ static MEMORY: [CpuMemory<KernelPlatform>; MAX_CPUS] = [const { CpuMemory::new()
 
 /// Whom the engine's watchdog tells.
 pub static ON_STALL: Once<fn(&Stall)> = Once::new();
+
+/// What keeps translations of spaces besides CPUs, and how it is told of a flush: as [`Platform::begin_secondary`] and [`Platform::finish_secondary`] say, but that `finish`
+/// waits.
+#[derive(Clone, Copy, Debug)]
+pub struct SecondaryTlb {
+    /// Begins to drop what the request names.
+    pub begin: fn(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>,
+    /// Returns when it is dropped.
+    pub finish: fn(token: u64),
+}
+
+/// Nested tables of virtual machines.
+pub static SECONDARY: Once<SecondaryTlb> = Once::new();
 
 /// Gives these CPUs what the engine keeps for them: before they use it in any way, and they do as they print, or spin for a lock.
 /// Boot CPU, once for each.
@@ -92,7 +106,8 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 // 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
-// 7. A hypervisor that takes a request from a record drops all that the virtual CPU has cached before it runs again. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
+// 7. A hypervisor that takes a request from a record drops all that the virtual CPU has cached before it runs again. Nested tables have lost what was named when
+//    `begin` returns, and guests are flushed when `finish` does. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
 // 9. A panic ends the machine. 10. PREFETCHW is a hint, and where a processor does not know it, it is a NOP.
 // 11. Every root has the kernel's half, which never changes after boot: the image, the direct map with the heap, all stacks. 12. A CPU writes CR3 by itself
 //     before it comes online only; VMRUN puts back what it found. `CallsPlatform`'s engine loads nothing.
@@ -190,6 +205,25 @@ unsafe impl Platform for KernelPlatform {
     fn flush_remote(&self, targets: &mut RemoteTargets<'_>, _: &FlushRequest) -> RemoteFlush {
         targets.take_if(steal::flush_before_entry);
         RemoteFlush::Done
+    }
+
+    fn begin_secondary(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<u64>,
+    ) -> Option<u64> {
+        SECONDARY
+            .get()
+            .map_or(before, |told| (told.begin)(listener, request, before))
+    }
+
+    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+        SECONDARY
+            .get()
+            .into_iter()
+            .for_each(|told| (told.finish)(token));
+        SecondaryFlush::Done
     }
 
     fn now_ns(&self) -> u64 {

@@ -18,6 +18,8 @@ const ENTRIES: usize = 512;
 const USER_ENTRIES: usize = ENTRIES / 2;
 /// The root's level; tables of level 0 hold leaves.
 const ROOT_LEVEL: u32 = 3;
+/// Tables that lead from the root to a leaf.
+pub const TABLES_BELOW_ROOT: usize = ROOT_LEVEL as usize;
 
 /// The root's entry for windows.
 const WINDOWS_ENTRY: usize = entry_index(WINDOWS.start, ROOT_LEVEL);
@@ -97,6 +99,15 @@ impl PageTable {
 
     /// The leaf entry for the user address `addr`, with tables made on the way; `None` without memory.
     pub fn leaf_or_create(&mut self, addr: usize) -> Option<&PteCell> {
+        self.leaf_or_put(addr, frames::alloc_zeroed)
+    }
+
+    /// The same; tables on the way are made of what `spare` has, which is zeroed. `None` if it has nothing left.
+    pub fn leaf_or_put(
+        &mut self,
+        addr: usize,
+        mut spare: impl FnMut() -> Option<Frame>,
+    ) -> Option<&PteCell> {
         debug_assert!(addr < USER_END);
         let mut table = cells(self, self.root);
         for level in (1..=ROOT_LEVEL).rev() {
@@ -104,7 +115,7 @@ impl PageTable {
             let next = match cell.load().frame() {
                 Some(next) => next,
                 None => {
-                    let next = frames::alloc_zeroed()?.into_raw();
+                    let next = spare()?.into_raw();
                     cell.fill(Pte::table(next));
                     self.note_change(level);
                     next

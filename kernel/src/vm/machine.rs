@@ -5,21 +5,16 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::abi::{self, ClearDirtyLog, DirtyLog, EnableCap, MemoryRegion, cap};
 use super::vcpu::Vcpu;
-use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::mm::nested::{LogRange, SlotRequest};
 use crate::mm::{GuestMemory, MemorySpace};
 use crate::user_memory::UserBytes;
 
-/// Most machines at one time: each takes kernel heap that programs could ask for without end.
-const MOST_MACHINES: usize = 16;
 /// Most virtual CPUs of a machine.
 pub const MOST_VCPUS: usize = 16;
 
 /// Words of a log that are copied at a time, by way of the stack.
 const PIECE_WORDS: usize = 64;
-
-static MACHINES: Budget<MOST_MACHINES> = Budget::full();
 
 /// A virtual machine. It lives as long as its descriptor or that of one of its virtual CPUs.
 #[derive(Debug)]
@@ -29,7 +24,6 @@ pub struct Machine {
     vcpus: AtomicU64,
     /// What `KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2` was enabled with.
     log_mode: AtomicU64,
-    _share: Share<MOST_MACHINES>,
 }
 
 impl Machine {
@@ -38,12 +32,10 @@ impl Machine {
     /// # Errors
     /// ENOMEM.
     pub fn new(space: &Arc<MemorySpace>) -> Result<Arc<Self>, Errno> {
-        let share = MACHINES.take(1).ok_or(Errno::ENOMEM)?;
         Ok(Arc::new(Self {
             memory: GuestMemory::new(space.clone())?,
             vcpus: AtomicU64::new(0),
             log_mode: AtomicU64::new(0),
-            _share: share,
         }))
     }
 

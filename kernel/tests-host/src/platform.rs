@@ -3,15 +3,26 @@
 use crate::arch::{percpu, top};
 use crate::cpus::Cpus;
 use crate::mm::layout::PhysAddr;
+use crate::mm::nested;
 use crate::preempt;
 use crate::witness;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use shootdown::{
-    CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown, tags::AsidSlot,
+    CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown,
+    remote::FlushRequest, secondary::SecondaryFlush, tags::AsidSlot,
 };
 
 /// Those that threads play.
 pub const PLAYED_CPUS: u32 = 4;
+
+/// What listens to flushes of a space: as the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub struct SecondaryTlb {
+    /// Begins to drop what the request names.
+    pub begin: fn(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>,
+    /// Returns when it is dropped.
+    pub finish: fn(token: u64),
+}
 
 /// The kernel's engine, on a platform that counts its flushes.
 pub static SHOOTDOWN: Shootdown<KernelPlatform> = Shootdown::new(KernelPlatform);
@@ -76,6 +87,20 @@ unsafe impl Platform for KernelPlatform {
 
     fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
         &GUEST_SLOTS[cpu.index()]
+    }
+
+    fn begin_secondary(
+        &self,
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<u64>,
+    ) -> Option<u64> {
+        (nested::SECONDARY.begin)(listener, request, before)
+    }
+
+    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+        (nested::SECONDARY.finish)(token);
+        SecondaryFlush::Done
     }
 
     fn now_ns(&self) -> u64 {

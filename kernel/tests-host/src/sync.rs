@@ -9,4 +9,4 @@ mod spin;
 
 pub use list::{Link, List, Listed};
 pub use sleep::{RUNNING, SleepMutex, SleepMutexGuard, Sleeper};
-pub use spin::{Mutex, MutexGuard};
+pub use spin::{Mutex, Mutex as IrqMutex, MutexGuard};

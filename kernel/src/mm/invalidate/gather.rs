@@ -76,7 +76,6 @@ impl<'a> Gather<'a> {
     /// which is legal here: whoever wants it sleeps.
     #[cold]
     fn release_now(&mut self, addr: usize, share: Share) {
-        self.space.hide_from_guests((addr, addr + PAGE_SIZE));
         let range = FlushRange::pages(addr, 1, PageSize::SIZE_4K);
         SHOOTDOWN.flush(&self.space.engine, range, FreedTables::No);
         share
@@ -98,9 +97,9 @@ impl<'a> Gather<'a> {
         self.lost_writers |= before.writes_to_file();
     }
 
-    /// The lowest address that was gathered, and the first behind the highest; `None` without any.
-    pub(super) const fn span(&self) -> Option<(usize, usize)> {
-        self.span
+    /// Whether nothing was gathered.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.span.is_none()
     }
 
     /// What to flush: the smallest range around everything gathered. Over-flushing is legal (I10).

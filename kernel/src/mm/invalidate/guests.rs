@@ -16,7 +16,7 @@ pub struct GuestPending {
 }
 
 impl GuestPending {
-    /// A slot of `guest` was removed, or is to be logged, and `tables` are taken out, under a lock that is still held; `in_flight` are its flushes.
+    /// A slot of `guest` was removed, or is to be logged, and `tables` were taken out; `in_flight` are its flushes, among which this was noted before.
     pub(in crate::mm) fn submit(
         guest: &GuestSpace<Cpus>,
         in_flight: &InFlight,
@@ -30,7 +30,7 @@ impl GuestPending {
         }
     }
 
-    /// Nested tables followed what a space has lost, under a lock that is still held. There is always one, but for deliberate mistakes.
+    /// Nested tables have followed what a space has lost. There is always one, but for deliberate mistakes.
     pub(in crate::mm) fn submit_narrowed(
         guest: &GuestSpace<Cpus>,
         in_flight: &InFlight,

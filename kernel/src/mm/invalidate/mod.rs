@@ -22,8 +22,8 @@
 //! former translations. Addresses of the kernel's half are never given out again: nothing there is unmapped but pages of the torture, whose owner waits first;
 //! stacks and all else that is allocated lie in the direct map.
 //!
-//! Virtual machines that show parts of the space lose what it loses in step 2 ([`nested`](super::nested)): their flush goes beside that of the space,
-//! and step 4 waits for both.
+//! Virtual machines that show parts of the space listen to its flushes ([`nested`](super::nested)): they lose what it loses in step 2, and step 4 has them flushed and waits
+//! for that, too.
 //!
 //! Frames travel through the engine's batch as whole chains, so an operation of any size is one
 //! flush, needs no memory, and never has to drop the lock half-way because a batch is full.

@@ -1,7 +1,6 @@
 //! Submitting a [`Gather`], and [`Pending`]: the flush under way with what it will free.
 
 use super::gather::Gather;
-use super::guests::GuestPending;
 use super::in_flight::InFlight;
 use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
@@ -29,11 +28,7 @@ type Ticket = FlushTicket<'static, KernelPlatform, Reclaimed<Freed, LOTS>>;
 /// A submitted flush. Finish it after the lock of the address space is released.
 #[must_use = "translations are gone and frames are freed only after finish()"]
 #[derive(Debug)]
-pub struct Pending<'a> {
-    /// Of virtual machines.
-    guests: Option<GuestPending>,
-    state: State<'a>,
-}
+pub struct Pending<'a>(State<'a>);
 
 #[derive(Debug)]
 enum State<'a> {
@@ -59,26 +54,18 @@ impl MemorySpace {
         gather.add_what_is_in_flight();
         // Before whoever walks tables that are unlinked is asked to stop.
         self.publish_top(inner);
-        let Some(span) = gather.span() else {
+        if gather.is_empty() {
             return Pending::NOTHING;
-        };
-        // First, and with preemption on: it takes locks that sleep.
-        let guests = self.narrow_guests(inner, span);
+        }
         #[cfg(feature = "breaks")]
         let gather = match super::breaks::apply(self, gather) {
             super::breaks::Rest::Flush(gather) => gather,
-            super::breaks::Rest::FlushLater(gather) => {
-                let state = State::Late(self, gather);
-                return Pending { guests, state };
-            }
-            super::breaks::Rest::Nothing => {
-                let state = State::Nothing;
-                return Pending { guests, state };
-            }
+            super::breaks::Rest::FlushLater(gather) => return Pending(State::Late(self, gather)),
+            super::breaks::Rest::Nothing => return Pending::NOTHING,
         };
         let must_wait = gather.lost_writers;
-        let state = State::Submitted(submit(self, gather), self.in_flight.clone());
-        let pending = Pending { guests, state };
+        let ticket = submit(self, gather);
+        let pending = Pending(State::Submitted(ticket, self.in_flight.clone()));
         if must_wait {
             pending.finish();
             return Pending::NOTHING;
@@ -115,16 +102,12 @@ impl MemorySpace {
 
 impl Pending<'_> {
     /// Nothing was taken away.
-    const NOTHING: Self = Self {
-        guests: None,
-        state: State::Nothing,
-    };
+    const NOTHING: Self = Self(State::Nothing);
 
     /// Waits until no CPU, in guest mode or not, can translate to the gathered frames (I5) nor walk the gathered tables
     /// (I4), then frees them.
     pub fn finish(self) {
-        self.guests.into_iter().for_each(GuestPending::finish);
-        let (ticket, in_flight) = match self.state {
+        let (ticket, in_flight) = match self.0 {
             State::Nothing => return,
             State::Submitted(ticket, in_flight) => (ticket, in_flight),
             State::Late(space, gather) => {

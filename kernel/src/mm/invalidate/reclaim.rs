@@ -48,20 +48,18 @@ impl Reclaim {
         })
     }
 
-    /// `gather` was taken away from `space`: leaf entries only. `inner` proves that the lock under which that was done is still held (I1). Once a space.
+    /// `gather` was taken away from `space`: leaf entries only. `_inner` proves that the lock under which that was done is still held (I1). Once a space.
     pub(in crate::mm) fn add(
         &mut self,
         space: &MemorySpace,
-        inner: &Inner,
+        _inner: &Inner,
         mut gather: Gather<'_>,
     ) {
         gather.add_what_is_in_flight();
-        let Some(span) = gather.span() else {
+        if gather.is_empty() {
             return;
-        };
+        }
         debug_assert!(gather.tables.is_empty());
-        let guests = space.narrow_guests(inner, span);
-        guests.into_iter().for_each(super::GuestPending::finish);
         #[cfg(feature = "breaks")]
         let gather = match super::breaks::apply(space, gather) {
             super::breaks::Rest::Flush(gather) | super::breaks::Rest::FlushLater(gather) => gather,
@@ -79,8 +77,10 @@ impl Reclaim {
 
     /// One flush, for which this waits; then frees. No lock of a space is held. From how many spaces something was taken away.
     pub fn finish(self) -> usize {
-        let lots = self.engine.submit().wait();
-        drop(self.open);
+        let lots = {
+            let _open = self.open;
+            self.engine.submit().wait()
+        };
         for lot in lots {
             let Lot {
                 frames,

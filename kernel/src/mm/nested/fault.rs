@@ -3,12 +3,14 @@
 use super::machine::GuestMemory;
 use super::state::State;
 use crate::mm::access::{FaultAccess, FaultError};
-use crate::mm::layout::page_floor;
+use crate::mm::frames::{self, FrameChain};
+use crate::mm::layout::{PhysAddr, page_floor};
+use crate::mm::page_table::TABLES_BELOW_ROOT;
 use crate::mm::pte::PteCell;
 use crate::mm::space::Inner;
 
 /// How often a page is asked for that others take away each time, before the guest tries itself.
-pub(super) const TRIES: usize = 4;
+pub(super) const TRIES: usize = 6;
 
 /// What became of a nested page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,24 @@ enum Tried {
     NoMemory,
     /// The space has nothing fit at this user address.
     Absent(usize),
+    /// Tables are missing, and there are no spare ones.
+    NoTables,
+    /// The space or the slots have changed meanwhile.
+    Changed,
+}
+
+/// What a guest wants.
+#[derive(Clone, Copy)]
+struct Wanted {
+    page: usize,
+    write: bool,
+}
+
+/// What the space has there.
+struct Found {
+    user: usize,
+    frame: PhysAddr,
+    may_write: bool,
 }
 
 impl GuestMemory {
@@ -36,8 +56,19 @@ impl GuestMemory {
     /// # Errors
     /// What the VMM may not access that way itself.
     pub fn fault(&self, guest: usize, write: bool) -> Result<NestedFault, FaultError> {
+        let page = page_floor(guest);
+        let mut spare = FrameChain::new();
+        let done = self.show(Wanted { page, write }, &mut spare);
+        if !spare.is_empty() {
+            frames::free_chain(spare);
+        }
+        done
+    }
+
+    /// The same. What is left of `spare` is free.
+    fn show(&self, wanted: Wanted, spare: &mut FrameChain) -> Result<NestedFault, FaultError> {
         for _ in 0..TRIES {
-            match self.try_to_show(page_floor(guest), write)? {
+            match self.try_to_show(wanted, spare) {
                 Tried::Shown => break,
                 Tried::Widened => {
                     self.nested.first_write();
@@ -45,50 +76,88 @@ impl GuestMemory {
                 }
                 Tried::NoMemory => return Ok(NestedFault::NoMemory),
                 // Without the locks, which a fault takes.
-                Tried::Absent(user) => self.space.fault(user, access(write))?,
+                Tried::Absent(user) => self.space.fault(user, access(wanted.write))?,
+                // Here, and not with interrupts off.
+                Tried::NoTables => {
+                    while spare.len() < TABLES_BELOW_ROOT {
+                        spare.push(frames::alloc_zeroed().ok_or(FaultError::OutOfMemory)?);
+                    }
+                }
+                Tried::Changed => {}
             }
         }
         Ok(NestedFault::Retry)
     }
 
-    fn try_to_show(&self, page: usize, write: bool) -> Result<Tried, FaultError> {
+    /// Shows what the space has, if that is enough, and if no flush of the space has been submitted since that was read: one that is submitted later finds it in the
+    /// nested tables.
+    fn try_to_show(&self, wanted: Wanted, spare: &mut FrameChain) -> Tried {
+        let Some(user) = self.nested.state.lock().user_of(wanted) else {
+            return Tried::NoMemory;
+        };
+        let space = &self.space.engine;
         let inner = self.space.lock();
-        self.nested.state.lock().show(&inner, page, write)
+        let generation = space.generation();
+        let found = inner.found(user, wanted.write);
+        drop(inner);
+        let Some(found) = found else {
+            return Tried::Absent(user);
+        };
+        let mut state = self.nested.state.lock();
+        if space.generation() != generation || state.user_of(wanted) != Some(user) {
+            return Tried::Changed;
+        }
+        state.show(wanted, &found, spare)
+    }
+}
+
+impl Inner {
+    /// What there is at a user address, if that is fit to be read, or written to.
+    fn found(&self, user: usize, write: bool) -> Option<Found> {
+        // What others lend has rights in the entry, but none in the area.
+        self.areas.find(user).filter(|area| area.prot.any())?;
+        let entry = self.table.leaf(user).map(PteCell::load)?;
+        let (prot, frame) = (entry.prot(), entry.frame()?);
+        let may_write = prot.write();
+        (prot.any() && (!write || may_write)).then_some(Found {
+            user,
+            frame,
+            may_write,
+        })
     }
 }
 
 impl State {
-    /// Shows what the space has, if that is enough. Both locks are held, so that a task that takes the page away from the space finds it
-    /// here.
-    fn show(&mut self, inner: &Inner, page: usize, write: bool) -> Result<Tried, FaultError> {
-        let slot = self.slots.iter_mut().find(|slot| slot.holds(page));
-        let Some(slot) = slot.filter(|slot| !write || !slot.is_read_only) else {
-            return Ok(Tried::NoMemory);
+    /// Where the VMM has the page, if there is memory that is fit.
+    fn user_of(&self, Wanted { page, write }: Wanted) -> Option<usize> {
+        let slot = self.slots.iter().find(|slot| slot.holds(page))?;
+        (!write || !slot.is_read_only).then(|| slot.user_of(page))
+    }
+
+    fn show(
+        &mut self,
+        Wanted { page, write }: Wanted,
+        found: &Found,
+        spare: &mut FrameChain,
+    ) -> Tried {
+        let Self { slots, table } = self;
+        let Some(slot) = slots.iter_mut().find(|slot| slot.holds(page)) else {
+            return Tried::Changed;
         };
-        let user = slot.user_of(page);
-        // What others lend has rights in the entry, but none in the area.
-        let area = inner.areas.find(user).filter(|area| area.prot.any());
-        let entry = area.and_then(|_| inner.table.leaf(user)).map(PteCell::load);
-        let usable = entry.filter(|entry| {
-            let prot = entry.prot();
-            prot.any() && (!write || prot.write())
-        });
-        let Some((entry, frame)) = usable.and_then(|entry| Some((entry, entry.frame()?))) else {
-            return Ok(Tried::Absent(user));
-        };
+        debug_assert_eq!(slot.user_of(page), found.user);
         let number = slot.page_of(page);
         // What is written to for the first time is noted, and that takes a fault.
-        let may_write =
-            entry.prot().write() && !slot.is_read_only && (write || slot.is_dirty(number));
-        let shown = self.table.show(page, frame, may_write);
-        let is_wider = shown.ok_or(FaultError::OutOfMemory)?;
+        let may_write = found.may_write && !slot.is_read_only && (write || slot.is_dirty(number));
+        let Some(is_wider) = table.show(page, found.frame, may_write, spare) else {
+            return Tried::NoTables;
+        };
         if write {
             slot.mark_dirty(number);
         }
-        Ok(match is_wider {
+        match is_wider {
             true => Tried::Widened,
             false => Tried::Shown,
-        })
+        }
     }
 }
 

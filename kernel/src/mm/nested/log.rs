@@ -11,6 +11,9 @@ use crate::errno::Errno;
 use crate::mm::invalidate::GuestPending;
 use alloc::vec::Vec;
 
+/// Words of a log that are looked at with interrupts off.
+const PIECE_WORDS: usize = 64;
+
 /// A part of a slot's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRange {
@@ -38,7 +41,7 @@ impl GuestMemory {
     ) -> Result<R, Errno> {
         let turn = self.nested.requests.lock();
         // Slots stay as they are as long as it is this one's turn.
-        let dirty = self.nested.state.lock().dirty(slot)?;
+        let dirty = self.dirty(slot)?;
         let taken = take(&dirty)?;
         if clears {
             self.clean(slot, 0, &dirty);
@@ -59,10 +62,7 @@ impl GuestMemory {
     ) -> Result<(), Errno> {
         let turn = self.nested.requests.lock();
         // Slots stay as they are as long as it is this one's turn.
-        let first = self
-            .nested
-            .state
-            .lock()
+        let first = (self.nested.state.lock())
             .logged(range.slot)?
             .first_word(range)?;
         let mut bits = no_bits(range.pages as usize)?;
@@ -74,28 +74,34 @@ impl GuestMemory {
 
     /// Takes pages down as clean, and the right to write to them away. Returns when no virtual CPU has it any more. It is the caller's turn.
     fn clean(&self, slot: u32, first: usize, bits: &[u64]) {
-        let mut state = self.nested.state.lock();
-        let is_any = state.clean(slot, first, bits);
-        let pending = match is_any {
-            true => GuestPending::submit_cleaned(&self.nested.engine, &self.nested.in_flight),
-            false => None,
-        };
-        drop(state);
-        pending.into_iter().for_each(GuestPending::finish);
+        // Before anything is taken away: who finds it gone waits as well.
+        let noted = self.nested.in_flight.clone();
+        let mut is_any = false;
+        for (piece, bits) in bits.chunks(PIECE_WORDS).enumerate() {
+            let first = first + piece * PIECE_WORDS;
+            is_any |= self.nested.state.lock().clean(slot, first, bits);
+        }
+        if is_any {
+            let pending = GuestPending::submit_cleaned(&self.nested.engine, &noted);
+            pending.into_iter().for_each(GuestPending::finish);
+        }
+    }
+
+    /// The pages that are dirty. It is the caller's turn.
+    fn dirty(&self, id: u32) -> Result<Vec<u64>, Errno> {
+        let state = &self.nested.state;
+        let pages = state.lock().logged(id)?.pages();
+        let mut dirty = no_bits(pages)?;
+        for (piece, to) in dirty.chunks_mut(PIECE_WORDS).enumerate() {
+            if let Some(log) = &state.lock().logged(id)?.log {
+                to.copy_from_slice(&log.bits[piece * PIECE_WORDS..][..to.len()]);
+            }
+        }
+        Ok(dirty)
     }
 }
 
 impl State {
-    /// The pages that are dirty.
-    fn dirty(&mut self, id: u32) -> Result<Vec<u64>, Errno> {
-        let slot = self.logged(id)?;
-        let mut dirty = no_bits(slot.pages())?;
-        if let Some(log) = &slot.log {
-            dirty.copy_from_slice(&log.bits);
-        }
-        Ok(dirty)
-    }
-
     /// Takes pages down as clean, and the right to write to them away; whether any was dirty.
     fn clean(&mut self, id: u32, first: usize, bits: &[u64]) -> bool {
         let Self { slots, table } = self;

@@ -1,8 +1,8 @@
 //! [`GuestMemory`]: the memory of one machine, for the code that runs it.
 
 use super::fault::{TRIES, access};
-use super::slot::{Slot, SlotRequest};
-use super::state::{Change, State};
+use super::slot::{Log, Slot, SlotRequest};
+use super::state::{Change, MOST_SLOTS, State};
 use super::table::NestedTable;
 use crate::cpus::Cpus;
 use crate::errno::Errno;
@@ -10,7 +10,7 @@ use crate::mm::error::MapError;
 use crate::mm::invalidate::{GuestPending, InFlight};
 use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
-use crate::sync::SleepMutex;
+use crate::sync::{IrqMutex, SleepMutex};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use shootdown::{Root, guest::GuestSpace};
@@ -21,8 +21,8 @@ pub(super) struct Nested {
     pub engine: GuestSpace<Cpus>,
     /// Requests about slots and logs come one after the other, with their flushes: who finds a page clean relies on it.
     pub requests: SleepMutex<()>,
-    pub state: SleepMutex<State>,
-    /// Flushes of the machine. Those that take something away are submitted under the lock of `state`.
+    pub state: IrqMutex<State>,
+    /// Flushes of the machine that are not its space's. Each is noted here before something is taken away, under the lock of `state`, and submitted afterwards.
     pub in_flight: InFlight,
 }
 
@@ -32,6 +32,7 @@ pub(super) struct Nested {
 pub struct GuestMemory {
     pub(super) space: Arc<MemorySpace>,
     pub(super) nested: Arc<Nested>,
+    number: usize,
 }
 
 impl GuestMemory {
@@ -40,6 +41,10 @@ impl GuestMemory {
     /// # Errors
     /// [`MapError::NoMemory`].
     pub fn new(space: Arc<MemorySpace>) -> Result<Self, MapError> {
+        let mut slots = Vec::new();
+        slots
+            .try_reserve_exact(MOST_SLOTS)
+            .map_err(|_| MapError::NoMemory)?;
         let table = NestedTable::new().ok_or(MapError::NoMemory)?;
         // SAFETY: 1. it is loaded for guests only, who need nothing of the kernel. 2. tables leave it through a flush of the guest, and the
         // root when no virtual CPU is left. 3. it is no window root.
@@ -47,14 +52,15 @@ impl GuestMemory {
         let nested = Arc::new(Nested {
             engine: GuestSpace::new(&SHOOTDOWN, root),
             requests: SleepMutex::new(()),
-            state: SleepMutex::new(State {
-                slots: Vec::new(),
-                table,
-            }),
+            state: IrqMutex::new(State { slots, table }),
             in_flight: InFlight::none(),
         });
-        space.machines.add(&nested)?;
-        Ok(Self { space, nested })
+        let number = space.add_machine(&nested)?;
+        Ok(Self {
+            space,
+            nested,
+            number,
+        })
     }
 
     /// The engine's handle.
@@ -73,16 +79,22 @@ impl GuestMemory {
     /// As Linux's `KVM_SET_USER_MEMORY_REGION`: EINVAL, EEXIST, ENOMEM.
     pub fn set_slot(&self, wanted: &SlotRequest, all_dirty: bool) -> Result<(), Errno> {
         let turn = self.nested.requests.lock();
-        let mut state = self.nested.state.lock();
-        let change = state.set(wanted, all_dirty)?;
         let Nested {
             engine, in_flight, ..
         } = &*self.nested;
-        let pending = match change {
-            Change::Done => None,
-            Change::Flush(tables) => Some(GuestPending::submit(engine, in_flight, tables)),
+        // Before anything is taken away: who finds it gone waits as well.
+        let noted = in_flight.clone();
+        let mut log = None;
+        let tables = loop {
+            let change = self.nested.state.lock().set(wanted, &mut log, all_dirty)?;
+            match change {
+                // Nothing else changes slots meanwhile.
+                Change::Log(pages) => log = Some(Log::new(pages, all_dirty)?),
+                Change::Done => break None,
+                Change::Flush(tables) => break Some(tables),
+            }
         };
-        drop(state);
+        let pending = tables.map(|tables| GuestPending::submit(engine, &noted, tables));
         pending.into_iter().for_each(GuestPending::finish);
         drop(turn);
         Ok(())
@@ -95,7 +107,7 @@ impl GuestMemory {
         Some(slot.user_of(guest))
     }
 
-    /// Writes to what the guest has at that address: `write` gets the place where the VMM has it until it returns. It must not sleep; where it fails the
+    /// Writes to what the guest has at that address: `write` gets the place where the VMM has it until it returns. Interrupts are off; where it fails the
     /// page is made, and it is called again. The page is dirty. `None` where the guest may not write either, or the page cannot be made. May sleep.
     pub fn write_with<R, E>(
         &self,
@@ -117,7 +129,7 @@ impl GuestMemory {
         None
     }
 
-    /// The same, but never sleeps: `None` also where the machine is being changed, or the page is not there.
+    /// The same, but never sleeps: `None` also where others are at it, or the page is not there.
     pub fn write_now<R, E>(
         &self,
         guest: usize,
@@ -140,6 +152,6 @@ impl State {
 
 impl Drop for GuestMemory {
     fn drop(&mut self) {
-        self.space.machines.remove(&self.nested);
+        self.space.remove_machine(self.number);
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct State {
 /// What a change of a slot has left to do.
 #[derive(Debug)]
 pub(super) enum Change {
+    /// All: a log of so many pages is missing.
+    Log(usize),
     /// Nothing: no guest has lost anything.
     Done,
     /// A flush, and these tables are free afterwards.
@@ -31,30 +33,37 @@ impl State {
         self.slots.iter_mut().find(|slot| slot.id == id)
     }
 
-    /// Adds, changes or removes a slot, as Linux's `KVM_SET_USER_MEMORY_REGION`. The pages of a new log are all dirty if `all_dirty`.
+    /// Adds, changes or removes a slot, as Linux's `KVM_SET_USER_MEMORY_REGION`. A new log is taken from `log`, whose pages are all dirty if `all_dirty`; an old
+    /// one is left there, because interrupts are off.
     ///
     /// # Errors
-    /// EINVAL for what cannot be or cannot be changed, EEXIST where another slot is, ENOMEM; nothing is changed then.
-    pub fn set(&mut self, wanted: &SlotRequest, all_dirty: bool) -> Result<Change, Errno> {
+    /// EINVAL for what cannot be or cannot be changed, EEXIST where another slot is; nothing is changed then.
+    pub fn set(
+        &mut self,
+        wanted: &SlotRequest,
+        log: &mut Option<Log>,
+        all_dirty: bool,
+    ) -> Result<Change, Errno> {
         if wanted.id as usize >= MOST_SLOTS {
             return Err(Errno::EINVAL);
         }
         let at = self.slots.iter().position(|slot| slot.id == wanted.id);
         match (at, wanted.bytes) {
             (None, 0) => Err(Errno::EINVAL),
-            (Some(at), 0) => Ok(self.remove(at)),
-            (None, _) => self.add(wanted, all_dirty),
-            (Some(at), _) => self.change(at, wanted, all_dirty),
+            (Some(at), 0) => Ok(self.remove(at, log)),
+            (None, _) => self.add(wanted, log),
+            (Some(at), _) => self.change(at, wanted, log, all_dirty),
         }
     }
 
-    fn add(&mut self, wanted: &SlotRequest, all_dirty: bool) -> Result<Change, Errno> {
+    fn add(&mut self, wanted: &SlotRequest, log: &mut Option<Log>) -> Result<Change, Errno> {
         let mut slot = Slot::new(wanted)?;
         self.check_free(&slot)?;
-        self.slots.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        if wanted.logs {
-            slot.log = Some(Log::new(slot.pages(), all_dirty)?);
+        if wanted.logs && log.is_none() {
+            return Ok(Change::Log(slot.pages()));
         }
+        slot.log = log.take();
+        // There is room: it was reserved, and numbers are below it.
         self.slots.push(slot);
         Ok(Change::Done)
     }
@@ -64,60 +73,61 @@ impl State {
         &mut self,
         at: usize,
         wanted: &SlotRequest,
+        log: &mut Option<Log>,
         all_dirty: bool,
     ) -> Result<Change, Errno> {
         let new = Slot::new(wanted)?;
-        let old = &self.slots[at];
+        let old = &mut self.slots[at];
         let is_alike = new.user == old.user
             && new.pages() == old.pages()
             && new.is_read_only == old.is_read_only;
         if !is_alike {
             return Err(Errno::EINVAL);
         }
-        if new.guest != old.guest {
-            return self.relocate(at, new, wanted.logs, all_dirty);
+        let is_moved = new.guest != old.guest;
+        if is_moved {
+            self.check_free(&new)?;
         }
-        match (wanted.logs, old.log.is_some()) {
-            (true, false) => self.begin_log(at, all_dirty),
-            (false, true) => {
-                // Pages that are read-only for the log's sake gain a right at the next write.
-                self.slots[at].log = None;
-                Ok(Change::Done)
-            }
-            _ => Ok(Change::Done),
+        let old = &mut self.slots[at];
+        let begins = wanted.logs && (is_moved || old.log.is_none());
+        if begins && log.is_none() {
+            return Ok(Change::Log(new.pages()));
         }
+        if is_moved {
+            return Ok(self.relocate(at, new, log));
+        }
+        if begins {
+            return Ok(self.begin_log(at, log, all_dirty));
+        }
+        if !wanted.logs {
+            // Pages that are read-only for the log's sake gain a right at the next write.
+            *log = old.log.take();
+        }
+        Ok(Change::Done)
     }
 
-    fn relocate(
-        &mut self,
-        at: usize,
-        mut new: Slot,
-        logs: bool,
-        all_dirty: bool,
-    ) -> Result<Change, Errno> {
-        self.check_free(&new)?;
-        if logs {
-            new.log = Some(Log::new(new.pages(), all_dirty)?);
-        }
-        let change = self.remove(at);
+    fn relocate(&mut self, at: usize, mut new: Slot, log: &mut Option<Log>) -> Change {
+        new.log = log.take();
+        let change = self.remove(at, log);
         self.slots.push(new);
-        Ok(change)
+        change
     }
 
     /// From now on each page is noted at the first write to it.
-    fn begin_log(&mut self, at: usize, all_dirty: bool) -> Result<Change, Errno> {
-        let log = Log::new(self.slots[at].pages(), all_dirty)?;
-        self.slots[at].log = Some(log);
+    fn begin_log(&mut self, at: usize, log: &mut Option<Log>, all_dirty: bool) -> Change {
+        self.slots[at].log = log.take();
         if all_dirty {
-            return Ok(Change::Done);
+            return Change::Done;
         }
         self.table.protect_all(self.slots[at].guest);
         // Also where all of them were read-only already: the reader that made them so may still be waiting for the flush.
-        Ok(Change::Flush(FrameChain::new()))
+        Change::Flush(FrameChain::new())
     }
 
-    fn remove(&mut self, at: usize) -> Change {
-        let gone = self.slots.swap_remove(at).guest;
+    fn remove(&mut self, at: usize, log: &mut Option<Log>) -> Change {
+        let gone = self.slots.swap_remove(at);
+        *log = gone.log;
+        let gone = gone.guest;
         let mut gap = (0, GUEST_END);
         for other in &self.slots {
             if other.guest.end() <= gone.start() {

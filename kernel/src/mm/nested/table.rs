@@ -32,9 +32,15 @@ impl NestedTable {
     }
 
     /// Shows `frame` at `guest`, where nothing or the same frame is, with these rights or those that are there already. Whether it was
-    /// there and has gained a right; `None` without memory for tables.
-    pub fn show(&mut self, guest: usize, frame: PhysAddr, may_write: bool) -> Option<bool> {
-        let cell = self.0.leaf_or_create(guest)?;
+    /// there and has gained a right; `None` if tables are missing that `spare` does not have.
+    pub fn show(
+        &mut self,
+        guest: usize,
+        frame: PhysAddr,
+        may_write: bool,
+        spare: &mut FrameChain,
+    ) -> Option<bool> {
+        let cell = self.0.leaf_or_put(guest, || spare.pop())?;
         let before = cell.load();
         let prot = if may_write { ALL } else { READ_EXEC };
         if before.is_empty() {
