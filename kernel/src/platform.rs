@@ -38,7 +38,7 @@ pub static ON_STALL: Once<fn(&Stall)> = Once::new();
 #[derive(Clone, Copy, Debug)]
 pub struct SecondaryTlb {
     /// Begins to drop what the request names.
-    pub begin: fn(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>,
+    pub begin: unsafe fn(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>,
     /// Returns when it is dropped.
     pub finish: fn(token: u64),
 }
@@ -213,16 +213,15 @@ unsafe impl Platform for KernelPlatform {
         request: &FlushRequest,
         before: Option<u64>,
     ) -> Option<u64> {
-        SECONDARY
-            .get()
-            .map_or(before, |told| (told.begin)(listener, request, before))
+        let told = SECONDARY.get()?;
+        // SAFETY: 1. the engine says so.
+        unsafe { (told.begin)(listener, request, before) }
     }
 
     fn finish_secondary(&self, token: u64) -> SecondaryFlush {
-        SECONDARY
-            .get()
-            .into_iter()
-            .for_each(|told| (told.finish)(token));
+        if let Some(told) = SECONDARY.get() {
+            (told.finish)(token);
+        }
         SecondaryFlush::Done
     }
 

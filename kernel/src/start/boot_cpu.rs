@@ -15,7 +15,7 @@ use crate::boot::memory::MemoryMap;
 use crate::boot::{acpi, info, multiboot, start_info};
 use crate::cpus::MAX_CPUS;
 use crate::exec::initramfs;
-use crate::platform::{ON_STALL, SECONDARY, SHOOTDOWN, attach, check_lent};
+use crate::platform::{ON_STALL, SECONDARY, SHOOTDOWN, SecondaryTlb, attach, check_lent};
 use crate::{calls, console, fs, hotplug, mm, preempt, sync, task, time, torture, watchdog};
 
 /// Timer ticks a second without `hz=`.
@@ -113,7 +113,10 @@ fn install_hooks() {
     uaccess::CATCH_UP.call_once(|| task::catch_up_before_access);
     sync::RUNNING.call_once(|| task::current_sleeper);
     ON_STALL.call_once(|| watchdog::report);
-    SECONDARY.call_once(|| mm::nested::SECONDARY);
+    SECONDARY.call_once(|| SecondaryTlb {
+        begin: mm::nested::begin_notice,
+        finish: mm::nested::finish_notice,
+    });
     fs::CPU_COMMAND.call_once(|| hotplug::command);
     fs::CALLS.call_once(|| fs::Calls {
         run: calls::run,

@@ -15,15 +15,6 @@ use shootdown::{
 /// Those that threads play.
 pub const PLAYED_CPUS: u32 = 4;
 
-/// What listens to flushes of a space: as the kernel's.
-#[derive(Clone, Copy, Debug)]
-pub struct SecondaryTlb {
-    /// Begins to drop what the request names.
-    pub begin: fn(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>,
-    /// Returns when it is dropped.
-    pub finish: fn(token: u64),
-}
-
 /// The kernel's engine, on a platform that counts its flushes.
 pub static SHOOTDOWN: Shootdown<KernelPlatform> = Shootdown::new(KernelPlatform);
 
@@ -95,11 +86,12 @@ unsafe impl Platform for KernelPlatform {
         request: &FlushRequest,
         before: Option<u64>,
     ) -> Option<u64> {
-        (nested::SECONDARY.begin)(listener, request, before)
+        // SAFETY: 1. the engine says so.
+        unsafe { nested::begin_notice(listener, request, before) }
     }
 
     fn finish_secondary(&self, token: u64) -> SecondaryFlush {
-        (nested::SECONDARY.finish)(token);
+        nested::finish_notice(token);
         SecondaryFlush::Done
     }
 

@@ -14,10 +14,10 @@ use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames;
 use shootdown_kernel_tests::mm::nested::{FirstWrites, LogRange, NestedFault, SlotRequest};
 use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, Destination, GuestMemory, MemorySpace, PAGE_SIZE, Prot,
+    Advice, AreaKind, Destination, FaultError, GuestMemory, MemorySpace, PAGE_SIZE, Prot,
 };
 use shootdown_kernel_tests::platform::SHOOTDOWN;
-use shootdown_kernel_tests::witness::{at_wait, intrude};
+use shootdown_kernel_tests::witness::{at_spin, at_wait, forget_spin, intrude};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -390,6 +390,148 @@ fn guests_lose_pages_before_their_shares_are_given_up() {
     give_back(hoard);
     drop(watched);
     drop(child);
+}
+
+/// What is taken away between any two steps of a nested fault is not shown by it.
+#[test]
+fn nested_faults_show_nothing_that_is_taken_away_meanwhile() {
+    let _turn = Turn::new();
+    let read_only = |space: &Arc<MemorySpace>| protect(space, 1, 1, Prot::READ);
+    let gone = |space: &Arc<MemorySpace>| discard(space, 1, 1);
+    for taken in [read_only as fn(&Arc<MemorySpace>), gone] {
+        for moment in 0.. {
+            let space = written(PAGES);
+            let memory = machine(&space, &LOGGED);
+            let other = space.clone();
+            at_spin(moment, move || as_cpu(CpuId::new(3), || taken(&other)));
+            let _refused = memory.fault(guest_at(1), true);
+            if forget_spin() {
+                assert!(moment > 3, "there are {moment} moments");
+                break;
+            }
+            check_inside(&space, &memory);
+        }
+    }
+}
+
+/// A slot that goes between any two steps of a nested fault shows nothing afterwards, and has a table no more; one that takes its place shows what is its own.
+#[test]
+fn nested_faults_show_nothing_in_slots_that_go_meanwhile() {
+    let _turn = Turn::new();
+    let gone = SlotRequest {
+        bytes: 0,
+        ..UNLOGGED
+    };
+    let next = SlotRequest {
+        user: at(1) as u64,
+        bytes: (2 * PAGE_SIZE) as u64,
+        ..UNLOGGED
+    };
+    for (moment, replaces) in (0..).flat_map(|moment| [(moment, false), (moment, true)]) {
+        let space = written(PAGES);
+        let memory = Rc::new(machine(&space, &UNLOGGED));
+        let (free, other) = (frames::free_count(), memory.clone());
+        at_spin(moment, move || {
+            as_cpu(CpuId::new(3), || {
+                other.set_slot(&gone, false).unwrap();
+                let next = replaces.then(|| other.set_slot(&next, false));
+                next.into_iter().for_each(Result::unwrap);
+            });
+        });
+        let _answer = memory.fault(guest_at(1), true);
+        if forget_spin() {
+            assert!(moment > 3, "there are {moment} moments");
+            return;
+        }
+        let shown = nested(&memory, 1).map(|entry| entry & ADDRESS);
+        let own = entry(&space, 2).map(|entry| entry & ADDRESS);
+        assert!(shown.is_none() || replaces && shown == own, "moment {moment}");
+        assert!(replaces || frames::free_count() == free, "moment {moment}");
+    }
+}
+
+/// Whoever finds nothing left to take away, while another one waits for CPUs and has not flushed the guest yet, flushes it.
+#[test]
+fn what_a_guest_has_lost_to_another_who_waits_is_flushed() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let memory = Rc::new(machine(&space, &UNLOGGED));
+    let mut vcpu = Vcpu::new(&SHOOTDOWN, memory.engine());
+    assert!(touch(&memory, 1, true));
+    is_flushed(&memory, &mut vcpu);
+    let watched = Watched::new(&[&space]);
+    let (late, seen, found) = (space.clone(), memory.clone(), Rc::new(Cell::new(false)));
+    let answer = found.clone();
+    at_wait(move || {
+        discard(&late, 1, 1);
+        answer.set(is_flushed(&seen, &mut vcpu));
+    });
+    discard(&space, 1, 1);
+    assert!(found.get(), "the guest can write to the page");
+    drop(watched);
+}
+
+#[test]
+fn nested_faults_without_memory_for_tables_leave_everything_as_it_was() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let memory = machine(&space, &LOGGED);
+    for left in 0..=3 {
+        let mut hoard = exhaust();
+        hoard.drain(..left).for_each(frames::free);
+        let answer = memory.fault(guest_at(1), true);
+        let expected = match left {
+            3 => Ok(NestedFault::Retry),
+            _ => Err(FaultError::OutOfMemory),
+        };
+        assert_eq!(answer, expected, "{left} frames");
+        assert_eq!(nested(&memory, 1).is_some(), left == 3);
+        assert_eq!(dirty(&memory, false).contains(&1), left == 3);
+        give_back(hoard);
+    }
+}
+
+/// As many machines as there may be, and one that gets the number of another.
+#[test]
+fn machines_have_numbers_as_long_as_they_live() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let mut machines: Vec<_> = std::iter::from_fn(|| GuestMemory::new(space.clone()).ok()).collect();
+    assert_eq!(machines.len(), 16);
+    drop(machines.remove(3));
+    machines.push(GuestMemory::new(space.clone()).unwrap());
+    assert!(GuestMemory::new(space.clone()).is_err());
+    for memory in &machines {
+        memory.set_slot(&UNLOGGED, false).unwrap();
+        assert!(touch(memory, 1, true));
+    }
+    unmap(&space, 1, 1);
+    assert!(machines.iter().all(|memory| nested(memory, 1).is_none()));
+    drop(machines);
+    // Nobody listens: or the space could not be dropped.
+    let space = Arc::into_inner(space);
+    assert!(space.is_some());
+}
+
+/// One flush for all spaces, and each machine of them loses the pages and is flushed.
+#[test]
+fn machines_of_all_spaces_follow_a_cut() {
+    let _turn = Turn::new();
+    let file = file_of(PAGES);
+    let spaces = [(); 2].map(|()| mapped(PAGES, shown(&file, 0)));
+    let machines = spaces.each_ref().map(|space| machine(space, &UNLOGGED));
+    let mut vcpus = machines
+        .each_ref()
+        .map(|memory| Vcpu::new(&SHOOTDOWN, memory.engine()));
+    for (memory, vcpu) in machines.iter().zip(&mut vcpus) {
+        assert!(touch(memory, 1, true));
+        is_flushed(memory, vcpu);
+    }
+    resize(&file, 1);
+    for (memory, vcpu) in machines.iter().zip(&mut vcpus) {
+        assert_eq!(nested(memory, 1), None);
+        assert!(is_flushed(memory, vcpu));
+    }
 }
 
 /// A guest on CPU 1, which stays in guest mode until it may leave.

@@ -1,7 +1,9 @@
 //! Nested page faults: what a guest touches is shown to it as its VMM would see it.
 
 use super::machine::GuestMemory;
+use super::slot::Slot;
 use super::state::State;
+use super::table::NestedTable;
 use crate::mm::access::{FaultAccess, FaultError};
 use crate::mm::frames::{self, FrameChain};
 use crate::mm::layout::{PhysAddr, page_floor};
@@ -92,7 +94,9 @@ impl GuestMemory {
     /// Shows what the space has, if that is enough, and if no flush of the space has been submitted since that was read: one that is submitted later finds it in the
     /// nested tables.
     fn try_to_show(&self, wanted: Wanted, spare: &mut FrameChain) -> Tried {
-        let Some(user) = self.nested.state.lock().user_of(wanted) else {
+        let slot =
+            (self.nested.state.lock().slot_for(wanted)).map(|(slot, _)| slot.user_of(wanted.page));
+        let Some(user) = slot else {
             return Tried::NoMemory;
         };
         let space = &self.space.engine;
@@ -104,10 +108,10 @@ impl GuestMemory {
             return Tried::Absent(user);
         };
         let mut state = self.nested.state.lock();
-        if space.generation() != generation || state.user_of(wanted) != Some(user) {
-            return Tried::Changed;
+        match space.generation() == generation {
+            true => state.show(wanted, &found, spare),
+            false => Tried::Changed,
         }
-        state.show(wanted, &found, spare)
     }
 }
 
@@ -128,23 +132,22 @@ impl Inner {
 }
 
 impl State {
-    /// Where the VMM has the page, if there is memory that is fit.
-    fn user_of(&self, Wanted { page, write }: Wanted) -> Option<usize> {
-        let slot = self.slots.iter().find(|slot| slot.holds(page))?;
-        (!write || !slot.is_read_only).then(|| slot.user_of(page))
-    }
-
-    fn show(
+    /// The slot that has the page, if that is fit.
+    fn slot_for(
         &mut self,
         Wanted { page, write }: Wanted,
-        found: &Found,
-        spare: &mut FrameChain,
-    ) -> Tried {
+    ) -> Option<(&mut Slot, &mut NestedTable)> {
         let Self { slots, table } = self;
-        let Some(slot) = slots.iter_mut().find(|slot| slot.holds(page)) else {
+        let slot = slots.iter_mut().find(|slot| slot.holds(page))?;
+        (!write || !slot.is_read_only).then_some((slot, table))
+    }
+
+    fn show(&mut self, wanted: Wanted, found: &Found, spare: &mut FrameChain) -> Tried {
+        let Wanted { page, write } = wanted;
+        let slot = self.slot_for(wanted);
+        let Some((slot, table)) = slot.filter(|(slot, _)| slot.user_of(page) == found.user) else {
             return Tried::Changed;
         };
-        debug_assert_eq!(slot.user_of(page), found.user);
         let number = slot.page_of(page);
         // What is written to for the first time is noted, and that takes a fault.
         let may_write = found.may_write && !slot.is_read_only && (write || slot.is_dirty(number));

@@ -6,7 +6,7 @@ use crate::mm::invalidate::GuestPending;
 use crate::mm::layout::PhysAddr;
 use crate::mm::page_table::PageTable;
 use crate::mm::space::MemorySpace;
-use crate::platform::{SHOOTDOWN, SecondaryTlb};
+use crate::platform::SHOOTDOWN;
 use crate::sync::IrqMutex;
 use alloc::sync::Arc;
 use core::ptr;
@@ -15,9 +15,6 @@ use shootdown::remote::FlushRequest;
 
 /// Most machines at one time: each takes kernel heap that programs could ask for without end.
 const MOST_MACHINES: usize = 16;
-
-/// What the engine is to tell of flushes of a space that has machines.
-pub const SECONDARY: SecondaryTlb = SecondaryTlb { begin, finish };
 
 /// A machine by its number, which others may get after it.
 #[derive(Debug)]
@@ -94,16 +91,23 @@ fn take_seat(machine: &Arc<Nested>) -> Option<usize> {
 }
 
 /// The space `listener` is being flushed: its machines show no more of what `request` names than its page table does. Returns the numbers of those that have to be
-/// flushed, a bit each, and those of `before`. Interrupts are off.
-fn begin(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64> {
+/// flushed, a bit each, and those of `before`. Interrupts are off, and the lock of the space is held (but for deliberate mistakes).
+///
+/// # Safety
+/// 1. `listener` listens, by `add_machine`.
+pub unsafe fn begin_notice(
+    listener: u64,
+    request: &FlushRequest,
+    before: Option<u64>,
+) -> Option<u64> {
     let space = ptr::with_exposed_provenance::<MemorySpace>(listener as usize);
-    // SAFETY: it listens, so it has a machine, which keeps it; `remove_machine` waits for us.
+    // SAFETY: 1. it has a machine, which keeps it; `remove_machine` waits for us.
     let space = unsafe { &*space };
     let mut owed = before.unwrap_or(0);
     for number in numbers(space.machines.0.load(Ordering::Relaxed)) {
         let seat = &SEATS[number];
         let machine = seat.machine.lock();
-        // ORDERING: who finds nothing owed comes after what was waited for; pairs with the release in `finish`.
+        // ORDERING: who finds nothing owed comes after what was waited for; pairs with the release in `finish_notice`.
         let is_owed = seat.owed.load(Ordering::Acquire) > 0;
         let has_lost = |machine: &Arc<Nested>| machine.narrow(space, request) || is_owed;
         // Twice in one wait it is flushed once.
@@ -116,7 +120,7 @@ fn begin(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u
 }
 
 /// Returns when no virtual CPU uses what the machines with these numbers have lost. A machine that is gone has none that runs. Context: as a wait for other CPUs.
-fn finish(owed: u64) {
+pub fn finish_notice(owed: u64) {
     for number in numbers(owed) {
         let seat = &SEATS[number];
         let machine = seat.machine.lock().clone();
@@ -124,7 +128,7 @@ fn finish(owed: u64) {
             let pending = GuestPending::submit_narrowed(&machine.engine, &machine.in_flight);
             pending.into_iter().for_each(GuestPending::finish);
         }
-        // ORDERING: what was waited for comes before; pairs with `begin`.
+        // ORDERING: what was waited for comes before; pairs with `begin_notice`.
         seat.owed.fetch_sub(1, Ordering::Release);
     }
 }

@@ -29,7 +29,7 @@ mod table;
 pub use fault::NestedFault;
 pub use first_write::FirstWrites;
 pub(super) use follow::Machines;
-pub use follow::SECONDARY;
+pub use follow::{begin_notice, finish_notice};
 pub use log::LogRange;
 pub use machine::GuestMemory;
 pub use slot::SlotRequest;
