@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use shootdown_user::checks;
 use shootdown_user::child::{Child, End, end};
+use shootdown_user::counters::CounterSource;
 use shootdown_user::region::{PAGE_BYTES, Region};
 use shootdown_user::{machine, memory_file};
 
@@ -22,6 +23,8 @@ const KEPT: usize = 3;
 const ROUNDS: usize = 15;
 /// Changes of the size in each.
 const CHANGES: usize = 30;
+/// Processes that one cut is counted for.
+const MAPPERS: usize = 3;
 /// What may be gone for other reasons: kernel stacks, tables.
 const SPARE_KIB: u64 = 1024;
 
@@ -129,6 +132,49 @@ fn check(file: &File, region: &Region) {
     }
 }
 
+/// What a cut costs that takes pages away from several processes, on CPUs of their own as far as there are any: the reference kernel asks each CPU once, and waits once.
+fn count_cost() {
+    let file = must("a file", memory_file::create(c"t_cut", 0));
+    must("growing", file.set_len((PAGES * PAGE_BYTES) as u64));
+    let region = must("a mapping", Region::of_file(&file, PAGES));
+    let end_of = || region.word(0, 510);
+    let mapper = || {
+        let own = Region::of_file(&file, PAGES).unwrap_or_else(|_| end(3));
+        (0..PAGES).for_each(|page| own.word(page, 1).store(1, Relaxed));
+        count_of(&region).fetch_add(1, Relaxed);
+        while end_of().load(Relaxed) == 0 {
+            std::hint::spin_loop();
+        }
+        end(0)
+    };
+    let children: Vec<_> = (0..MAPPERS)
+        .map(|_| must("a child", Child::start(mapper)))
+        .collect();
+    while count_of(&region).load(Relaxed) < MAPPERS as u64 {
+        std::thread::yield_now();
+    }
+    let mut source = CounterSource::of_this_kernel();
+    let before = source.read();
+    must("cutting", file.set_len(PAGE_BYTES as u64));
+    let after = source.read();
+    end_of().store(1, Relaxed);
+    for child in children {
+        match must("a child's end", child.wait()) {
+            End::Exited(0) => {}
+            end => fail(&format!("a process that maps: {end:?}")),
+        }
+    }
+    let grown = |name: &str| Some(after.get(name)? - before.get(name)?);
+    for name in ["requests_published", "ipis_sent", "waits_finished"] {
+        println!("t_cut: {MAPPERS} processes: {name} {:?}", grown(name));
+    }
+    if let (Some(flushes), Some(spaces)) = (grown("file_cut_flushes"), grown("file_cut_spaces")) {
+        if (flushes, spaces) != (1, MAPPERS as u64) {
+            fail(&format!("{flushes} flushes for {spaces} processes"));
+        }
+    }
+}
+
 /// All rounds, in a process of their own, which collects their orphans' memory with its end.
 fn all() -> i32 {
     let file = must("a file", memory_file::create(c"t_cut", 0));
@@ -151,6 +197,7 @@ fn all() -> i32 {
 
 fn main() -> ExitCode {
     machine::prepare();
+    count_cost();
     let rounds = || {
         let child = must("a child", Child::start(|| end(all())));
         match must("its end", child.wait()) {
