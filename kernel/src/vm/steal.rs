@@ -10,7 +10,6 @@ use super::vcpu::State;
 use crate::arch::tsc;
 use crate::arch::uaccess::{self, Fault};
 use crate::mm::GuestMemory;
-use crate::preempt;
 
 /// The register, and what of it is the address.
 pub const STEAL_TIME: u32 = 0x4b56_4d03;
@@ -67,9 +66,7 @@ impl StealTime {
             self.stolen_ns += tsc::now_ns().saturating_sub(since_ns);
             self.version = self.version.wrapping_add(2);
         }
-        let before = memory.write_with(record, |place| {
-            undisturbed(|| self.begin(place, since_ns.is_some()))
-        });
+        let before = memory.write_with(record, |place| self.begin(place, since_ns.is_some()));
         // Where it cannot be written, nobody knows what was asked for.
         before.is_none_or(|before| before & FLUSH != 0)
     }
@@ -88,9 +85,8 @@ impl StealTime {
 
     /// It does not run: its thread goes back to the VMM. Whether somebody had asked for a flush before, which the byte does not say any more. May sleep.
     fn leave(&self, memory: &GuestMemory) -> bool {
-        let before = self.record().and_then(|record| {
-            memory.write_with(record, |place| undisturbed(|| say_preempted(place)))
-        });
+        let record = self.record();
+        let before = record.and_then(|record| memory.write_with(record, say_preempted));
         before.is_some_and(|before| before & FLUSH != 0)
     }
 
@@ -121,14 +117,6 @@ impl StealTime {
 /// Says that it does not run; what the byte was. Preemption is off.
 fn say_preempted(place: usize) -> Result<u8, Fault> {
     uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED)
-}
-
-/// Does it with preemption off.
-fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
-    preempt::disable();
-    let done = work();
-    preempt::enable();
-    done
 }
 
 impl State {

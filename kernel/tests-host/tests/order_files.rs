@@ -112,6 +112,26 @@ fn a_cut_is_one_flush_for_all_that_map_the_file() {
     watched.costs(unlocked(0), || cut(4));
 }
 
+/// What another thread has unmapped and waits for is cut off only when nobody has it.
+#[test]
+fn a_cut_waits_for_what_others_have_unmapped() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    space.fault(at(1), READ).unwrap();
+    let watched = Watched::new(&[&space]);
+    let waits = Rc::new(Cell::new(false));
+    let (waited, answer) = (Rc::new(Cell::new(false)), waits.clone());
+    at_wait(move || {
+        let seen = waited.clone();
+        at_wait(move || seen.set(true));
+        resize(&file, 0);
+        answer.set(waited.get());
+    });
+    discard(&space, 1, 1);
+    assert!(waits.get(), "the page can be read");
+    drop(watched);
+}
+
 type Operation = fn(&MemorySpace);
 
 const OPERATIONS: [(&str, Operation); 8] = [

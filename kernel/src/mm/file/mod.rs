@@ -12,7 +12,7 @@
 //! No write is lost in between: one that comes before the flush is over is in memory before the copy is made, and one
 //! that comes later faults and makes the page dirty again. What follows from that for the rest of `mm`: an entry of a file's
 //! page is writable only while the page is dirty, and none that was writable disappears from a page table before every
-//! CPU has forgotten it (`Gather::note_writer`).
+//! CPU has forgotten it (`Gather::note_writer`). But a page that is cut off may: both of its copies are given up, when no CPU has it any more.
 //!
 //! [`area`](FileArea) is the part of a file that a mapping shows, `pages` numbers them, `contents` holds them, `dirty` which of them were
 //! written to, `mappers` the address spaces to ask, `sync` and `resize` the operations that ask them, `lanes` what keeps
