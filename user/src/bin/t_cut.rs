@@ -168,10 +168,9 @@ fn count_cost() {
     for name in ["requests_published", "ipis_sent", "waits_finished"] {
         println!("t_cut: {MAPPERS} processes: {name} {:?}", grown(name));
     }
-    if let (Some(flushes), Some(spaces)) = (grown("file_cut_flushes"), grown("file_cut_spaces")) {
-        if (flushes, spaces) != (1, MAPPERS as u64) {
-            fail(&format!("{flushes} flushes for {spaces} processes"));
-        }
+    let found = grown("file_cut_flushes").zip(grown("file_cut_spaces"));
+    if found.is_some_and(|found| found != (1, MAPPERS as u64)) {
+        fail(&format!("flushes, and spaces: {found:?}"));
     }
 }
 
