@@ -1,5 +1,6 @@
 //! What the engine needs from this kernel, and the one engine of the machine.
 
+use core::num::NonZeroU64;
 use core::ops::Range;
 
 use shootdown::{
@@ -38,7 +39,11 @@ pub static ON_STALL: Once<fn(&Stall)> = Once::new();
 #[derive(Clone, Copy, Debug)]
 pub struct SecondaryTlb {
     /// Begins to drop what the request names.
-    pub begin: unsafe fn(listener: u64, request: &FlushRequest, before: Option<u64>) -> Option<u64>,
+    pub begin: unsafe fn(
+        listener: u64,
+        request: &FlushRequest,
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64>,
     /// Returns when it is dropped.
     pub finish: fn(token: u64),
 }
@@ -211,16 +216,16 @@ unsafe impl Platform for KernelPlatform {
         &self,
         listener: u64,
         request: &FlushRequest,
-        before: Option<u64>,
-    ) -> Option<u64> {
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         let told = SECONDARY.get()?;
         // SAFETY: 1. the engine says so.
         unsafe { (told.begin)(listener, request, before) }
     }
 
-    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
+    fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
         if let Some(told) = SECONDARY.get() {
-            (told.finish)(token);
+            (told.finish)(token.get());
         }
         SecondaryFlush::Done
     }

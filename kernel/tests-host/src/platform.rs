@@ -6,6 +6,7 @@ use crate::mm::layout::PhysAddr;
 use crate::mm::nested;
 use crate::preempt;
 use crate::witness;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use shootdown::{
     CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown,
@@ -84,14 +85,14 @@ unsafe impl Platform for KernelPlatform {
         &self,
         listener: u64,
         request: &FlushRequest,
-        before: Option<u64>,
-    ) -> Option<u64> {
+        before: Option<NonZeroU64>,
+    ) -> Option<NonZeroU64> {
         // SAFETY: 1. the engine says so.
         unsafe { nested::begin_notice(listener, request, before) }
     }
 
-    fn finish_secondary(&self, token: u64) -> SecondaryFlush {
-        nested::finish_notice(token);
+    fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
+        nested::finish_notice(token.get());
         SecondaryFlush::Done
     }
 

@@ -445,7 +445,10 @@ fn nested_faults_show_nothing_in_slots_that_go_meanwhile() {
         }
         let shown = nested(&memory, 1).map(|entry| entry & ADDRESS);
         let own = entry(&space, 2).map(|entry| entry & ADDRESS);
-        assert!(shown.is_none() || replaces && shown == own, "moment {moment}");
+        assert!(
+            shown.is_none() || replaces && shown == own,
+            "moment {moment}"
+        );
         assert!(replaces || frames::free_count() == free, "moment {moment}");
     }
 }
@@ -496,7 +499,8 @@ fn nested_faults_without_memory_for_tables_leave_everything_as_it_was() {
 fn machines_have_numbers_as_long_as_they_live() {
     let _turn = Turn::new();
     let space = written(PAGES);
-    let mut machines: Vec<_> = std::iter::from_fn(|| GuestMemory::new(space.clone()).ok()).collect();
+    let mut machines: Vec<_> =
+        std::iter::from_fn(|| GuestMemory::new(space.clone()).ok()).collect();
     assert_eq!(machines.len(), 16);
     drop(machines.remove(3));
     machines.push(GuestMemory::new(space.clone()).unwrap());

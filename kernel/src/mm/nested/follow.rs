@@ -9,6 +9,7 @@ use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use crate::sync::IrqMutex;
 use alloc::sync::Arc;
+use core::num::NonZeroU64;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use shootdown::remote::FlushRequest;
@@ -98,12 +99,12 @@ fn take_seat(machine: &Arc<Nested>) -> Option<usize> {
 pub unsafe fn begin_notice(
     listener: u64,
     request: &FlushRequest,
-    before: Option<u64>,
-) -> Option<u64> {
+    before: Option<NonZeroU64>,
+) -> Option<NonZeroU64> {
     let space = ptr::with_exposed_provenance::<MemorySpace>(listener as usize);
     // SAFETY: 1. it has a machine, which keeps it; `remove_machine` waits for us.
     let space = unsafe { &*space };
-    let mut owed = before.unwrap_or(0);
+    let mut owed = before.map_or(0, NonZeroU64::get);
     for number in numbers(space.machines.0.load(Ordering::Relaxed)) {
         let seat = &SEATS[number];
         let machine = seat.machine.lock();
@@ -116,7 +117,7 @@ pub unsafe fn begin_notice(
             owed |= 1 << number;
         }
     }
-    (owed != 0).then_some(owed)
+    NonZeroU64::new(owed)
 }
 
 /// Returns when no virtual CPU uses what the machines with these numbers have lost. A machine that is gone has none that runs. Context: as a wait for other CPUs.
