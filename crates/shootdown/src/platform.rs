@@ -280,8 +280,8 @@ pub unsafe trait Platform: Sync {
     }
 
     /// Whether what [`begin_secondary`](Self::begin_secondary) began is done. Called by the waiter, in its context, on any CPU, until it is not
-    /// [`Busy`](SecondaryFlush::Busy), also when nobody listens any more: `token` must mean something until it was [`Done`](SecondaryFlush::Done), or for ever. It does not wait, and gives up when the
-    /// device has had its time. Unlike other methods this one may use the engine as the waiter might: flush a guest, say.
+    /// [`Busy`](SecondaryFlush::Busy), also when nobody listens any more: `token` must mean something until it was [`Done`](SecondaryFlush::Done), or for ever. It does not spin for a device, and says
+    /// [`Failed`](SecondaryFlush::Failed) when that has had its time. Unlike other methods this one may use the engine as the waiter might: flush a guest, say.
     #[cold]
     fn finish_secondary(&self, token: NonZeroU64) -> SecondaryFlush {
         let _ = token;
