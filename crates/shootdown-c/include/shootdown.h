@@ -250,7 +250,7 @@ typedef struct shootdown_platform_t {
   // Whether what was begun is done: SHOOTDOWN_OK, SHOOTDOWN_BUSY to be asked again, anything else if the device does not answer. Called by the waiter, in its context, on any CPU.
   // May use the engine as that may.
   int (*finish_secondary)(void *user, uint64_t token);
-  // Has listener let go of the tables and drop all. Returns SHOOTDOWN_OK when it has.
+  // Has listener let go of the tables and drop all. Until shootdown_release returns other CPUs may call begin_secondary for it: free it afterwards. Returns SHOOTDOWN_OK when it has.
   int (*release_secondary)(void *user, void *listener);
 } shootdown_platform_t;
 
@@ -565,7 +565,7 @@ shootdown_status_t shootdown_reclaim_submit(struct shootdown_reclaim_t *reclaim,
 
 // From here on each flush of space, or of the kernel's part if space is null, is told to listener, which is not null and whose meaning is the kernel's, by begin_secondary and
 // finish_secondary of the platform. Begin to read the tables only when this has returned. Rights that are only added make no flush. Where several keep
-// translations of one space, the kernel tells them one by one. Any context; does not block.
+// translations of one space, the kernel tells them one by one. Calls of this, shootdown_unlisten and shootdown_release for one space come one after the other. Any context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (also if the platform lacks one of the three functions), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE,
 // SHOOTDOWN_ALREADY (somebody listens there).

@@ -121,7 +121,7 @@ pub struct Platform {
     /// Whether what was begun is done: SHOOTDOWN_OK, SHOOTDOWN_BUSY to be asked again, anything else if the device does not answer. Called by the waiter, in its context, on any CPU.
     /// May use the engine as that may.
     pub finish_secondary: Option<unsafe extern "C" fn(user: *mut c_void, token: u64) -> c_int>,
-    /// Has listener let go of the tables and drop all. Returns SHOOTDOWN_OK when it has.
+    /// Has listener let go of the tables and drop all. Until shootdown_release returns other CPUs may call begin_secondary for it: free it afterwards. Returns SHOOTDOWN_OK when it has.
     pub release_secondary:
         Option<unsafe extern "C" fn(user: *mut c_void, listener: *mut c_void) -> c_int>,
 }

@@ -46,7 +46,7 @@ unsafe fn scope(
 
 /// From here on each flush of space, or of the kernel's part if space is null, is told to listener, which is not null and whose meaning is the kernel's, by begin_secondary and
 /// finish_secondary of the platform. Begin to read the tables only when this has returned. Rights that are only added make no flush. Where several keep
-/// translations of one space, the kernel tells them one by one. Any context; does not block.
+/// translations of one space, the kernel tells them one by one. Calls of this, shootdown_unlisten and shootdown_release for one space come one after the other. Any context; does not block.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (also if the platform lacks one of the three functions), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE,
 /// SHOOTDOWN_ALREADY (somebody listens there).

@@ -224,6 +224,8 @@ pub unsafe trait Platform: Sync {
     /// change and a full barrier; once a request at most. Not asked where each CPU has to do more than drop translations (freed tables
     /// of a space with windows); and if tables are freed, CPUs that are just loading a root are interrupted, whatever it takes.
     ///
+    /// A request for the kernel's part with the [whole](FlushRange::WHOLE) range is one for everything: user translations of the loaded root, and of both its sides, too.
+    ///
     /// Interrupts that are off on a target do not keep a back end from flushing it: code that walks page tables with interrupts off needs
     /// another protection for tables that are freed.
     #[inline]
@@ -262,8 +264,8 @@ pub unsafe trait Platform: Sync {
     }
 
     /// The tables that `listener` translates by were changed as `request` says: have it begin to drop that ([`SecondaryTlbs`](crate::secondary::SecondaryTlbs)). Returns what
-    /// [`finish_secondary`](Self::finish_secondary) is to be asked with; `None` if there is nothing to wait for, as where only freed tables matter and none were.
-    /// `before` was returned by an earlier call for the same wait, and not asked about: the result stands for both.
+    /// [`finish_secondary`](Self::finish_secondary) is to be asked with; `None` if there is nothing more to wait for, as where only freed tables matter and none were.
+    /// `before` was returned by an earlier call for the same wait, perhaps for another listener, and is not asked about if this returns something: that stands for both.
     ///
     /// Called with interrupts off, under the host's locks, behind the count of the change and a full barrier; for each flush, also one that no other CPU need hear
     /// of. It must not wait; a lock that it takes is spun for with [`poll`](crate::Shootdown::poll), and held with interrupts off. Part of contract 7: after
@@ -289,7 +291,7 @@ pub unsafe trait Platform: Sync {
     }
 
     /// The tables that `listener` translates by are about to be freed: have it let go of their root, drop all, and wait until it has. Called in the context of
-    /// [`release`](crate::secondary::SecondaryTlbs::release).
+    /// [`release`](crate::secondary::SecondaryTlbs::release). Until that has returned other CPUs may begin to tell the listener of flushes: free what its name means afterwards.
     ///
     /// # Errors
     /// [`SecondaryFailed`] where it does not answer.

@@ -342,6 +342,38 @@ fn a_flush_that_was_handed_over_is_waited_for_when_it_is_dropped() {
     all_see(puppet, [1, 2], NEW);
 }
 
+/// What a ticket holds, and says as it is freed how often its CPU has flushed.
+struct Freed<'a>(&'static Machine<6>, &'a std::cell::Cell<u64>);
+
+impl Drop for Freed<'_> {
+    fn drop(&mut self) {
+        self.1.set(stats(self.0).local_flushes);
+    }
+}
+
+/// Under a policy that flushes here after the wait: however the ticket ends, that comes first (I4, I5).
+#[test]
+fn what_a_ticket_holds_is_freed_when_this_cpu_has_flushed_too() {
+    type Held<'a> = FlushTicket<'static, Seat<6>, Freed<'a>>;
+    let ends: [fn(Held<'_>); 4] = [
+        |ticket| drop(ticket),
+        |ticket| drop(ticket.wait()),
+        |ticket| drop(ticket.try_wait()),
+        |ticket| drop(ticket.hand_over()),
+    ];
+    for end in ends {
+        let (machine, puppet, spaces) = scene();
+        machine.set_policy(Policy::BEFORE);
+        let flushed = std::cell::Cell::new(0);
+        puppet.as_cpu(1, || {
+            let before = stats(machine).local_flushes;
+            let ticket = machine.submit_flush(&spaces[0], pages(0, 1), FreedTables::Yes);
+            end(ticket.hold(Freed(machine, &flushed)));
+            assert_eq!(flushed.get(), before + 1);
+        });
+    }
+}
+
 /// What travels names no space: nobody takes it for one.
 #[test]
 fn a_cpu_without_a_space_answers() {

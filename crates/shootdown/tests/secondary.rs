@@ -327,3 +327,32 @@ fn a_reclaim_waits_for_all_listeners_of_its_spaces_at_once() {
     end(machine, first);
     end(machine, third);
 }
+
+/// One that has nothing to wait for does not speak for those before it.
+#[test]
+fn a_listener_without_anything_to_wait_for_forgets_nobody() {
+    let (machine, puppet, first) = scene();
+    let second = Space::new(machine, 2);
+    machine.secondary_tlbs().listen(&second, DEAF);
+    let mut reclaim = Reclaim::new(machine, Vec::<std::mem::ManuallyDrop<u64>>::new());
+    reclaim.add(&first);
+    reclaim.add(&second);
+    reclaim.submit().wait();
+    assert_eq!(puppet.asked_about.take(), [DEVICE]);
+    end(machine, first);
+    end(machine, second);
+}
+
+/// Tables of the kernel's part may be freed while no CPU has memory.
+#[test]
+fn a_cpu_without_memory_waits_for_a_listener() {
+    let puppet: &'static Puppet = powered_off::<2>().platform();
+    let bare: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(Seat(puppet))));
+    let kernel = FlushScope::<Cpus<2>>::Kernel;
+    bare.secondary_tlbs().listen(kernel, DEVICE);
+    let flush = || bare.submit_flush(kernel, pages(GLOBAL, 1), FreedTables::Yes);
+    flush().wait();
+    assert_eq!(puppet.asked_about.take(), [DEVICE]);
+    *puppet.answers.lock().unwrap() = vec![Failed];
+    drop(flush().try_wait());
+}

@@ -26,12 +26,15 @@ struct Taken {
 
 type Frames = Vec<ManuallyDrop<Taken>>;
 
+/// A flush of the space with this number that any task may wait for.
+type Pending<C> = (usize, PendingFlush<'static, SimPlatform<C>, Frames>);
+
 /// Flushes that any task may wait for.
 #[derive(Debug)]
 pub(super) struct Handed<C: Capacity> {
     lock: Lock,
     /// The engine lives as long as they do: the last program empties this.
-    flushes: RefCell<Vec<(usize, PendingFlush<'static, SimPlatform<C>, Frames>)>>,
+    flushes: RefCell<Vec<Pending<C>>>,
 }
 
 impl<C: Capacity> Default for Handed<C> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use shootdown::sim::Ordering;
-use shootdown::{Capacity, Platform};
+use shootdown::{Capacity, FlushRanges, FreedTables, Platform};
 
 use crate::kernel::layout::window_page;
 use crate::kernel::window::{Change, Window, Windows};
@@ -31,11 +31,15 @@ pub enum Scenario {
     PromoteByPage,
     /// A space whose root lacks the kernel's part, under which the engine's memory is.
     BareRoot,
+    /// One CPU reads page tables without their lock, and takes on the way a lock whose holder waits for freed tables.
+    WalkerLocks,
+    /// Both CPUs read page tables without their lock, and free a table meanwhile: each would wait for the other.
+    WalkersFree,
 }
 
 impl Scenario {
     /// All of them, with their names.
-    pub const NAMES: [(Self, &'static str); 8] = [
+    pub const NAMES: [(Self, &'static str); 10] = [
         (Self::PublishedFlag, "published-flag"),
         (Self::PrivateRoots, "private-roots"),
         (Self::RemapAndFlush, "remap-and-flush"),
@@ -44,6 +48,8 @@ impl Scenario {
         (Self::PromoteByTable, "promote-by-table"),
         (Self::PromoteByPage, "promote-by-page"),
         (Self::BareRoot, "bare-root"),
+        (Self::WalkerLocks, "walker-locks"),
+        (Self::WalkersFree, "walkers-free"),
     ];
     /// Each has so many CPUs.
     pub const CPUS: usize = 2;
@@ -51,7 +57,11 @@ impl Scenario {
     pub const fn is_sound(self) -> bool {
         !matches!(
             self,
-            Self::PublishedFlag | Self::PromoteByPage | Self::BareRoot
+            Self::PublishedFlag
+                | Self::PromoteByPage
+                | Self::BareRoot
+                | Self::WalkerLocks
+                | Self::WalkersFree
         )
     }
 
@@ -114,6 +124,9 @@ impl<C: Capacity> World<C> {
                 self.step(5);
             }
             (Scenario::BareRoot, _) => {}
+            (Scenario::WalkerLocks, 0) => self.free_tables_under_lock(&space),
+            (Scenario::WalkerLocks, _) => self.lock_in_walk(&space),
+            (Scenario::WalkersFree, _) => self.free_tables_in_walk(&space),
         }
         drop(space);
         self.switch(None);
@@ -139,7 +152,9 @@ impl<C: Capacity> World<C> {
             Scenario::PublishedFlag
             | Scenario::PromoteByTable
             | Scenario::PromoteByPage
-            | Scenario::BareRoot => self.switch(Some(entered)),
+            | Scenario::BareRoot
+            | Scenario::WalkerLocks
+            | Scenario::WalkersFree => self.switch(Some(entered)),
             _ => self.switch_to_windows(entered),
         }
         self.step(1);
@@ -181,6 +196,30 @@ impl<C: Capacity> World<C> {
         self.unmap_block(space);
         self.step(4);
         self.await_step(5);
+    }
+
+    fn free_tables_under_lock(&self, space: &Space<C>) {
+        let held = space.lock.take(&self.engine);
+        self.step(3);
+        self.await_step(4);
+        (self.engine).flush(&*space.context(), FlushRanges::WHOLE, FreedTables::Yes);
+        drop(held);
+    }
+
+    fn lock_in_walk(&self, space: &Space<C>) {
+        self.await_step(3);
+        let view = space.context();
+        let section = self.engine.user_memory().walk(&view);
+        self.step(4);
+        drop(space.lock.take(&self.engine));
+        drop(section);
+    }
+
+    fn free_tables_in_walk(&self, space: &Space<C>) {
+        let view = space.context();
+        let section = self.engine.user_memory().walk(&view);
+        (self.engine).flush(&*view, FlushRanges::WHOLE, FreedTables::Yes);
+        drop(section);
     }
 
     fn use_flag(&self, space: &Space<C>) {

@@ -43,6 +43,23 @@ fn a_root_without_the_memory_that_is_lent_is_named() {
     assert!(message.contains("which its root does not map"), "{message}");
 }
 
+/// The holder waits for the walker, and the walker for the lock.
+#[test]
+fn a_walker_that_spins_for_a_lock_whose_holder_waits_hangs() {
+    let (kind, _, _) = ends(Scenario::WalkerLocks).expect("it is a mistake");
+    // Both spin.
+    assert_eq!(kind, FailureKind::OutOfEvents);
+}
+
+/// Each would wait for the other.
+#[test]
+fn walkers_that_free_tables_are_stopped() {
+    let (kind, _, message) = ends(Scenario::WalkersFree).expect("it is a mistake");
+    assert_eq!(kind, FailureKind::Panic);
+    let why = "inside the section it may not wait for others, free tables";
+    assert!(message.contains(why), "{message}");
+}
+
 /// Whoever waits for a lost interrupt stands still in most of its turns, while others spin.
 #[test]
 fn a_waiter_that_others_hold_up_has_the_time_to_send_a_lost_interrupt_again() {

@@ -3,7 +3,7 @@
 //! * [`scope`](FlushScope): whose translations to forget. [`range`](FlushRange), [`ranges`](FlushRanges): which of them.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading and leaving spaces (I2). `load`: loading roots. `host_load`: when the host loads them. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
-//! * [`secondary`](Held): what else keeps translations. [`reclaim`](Reclaim): one flush for many spaces.
+//! * `listener`, [`secondary`](Held): what else keeps translations, and is told. [`reclaim`](Reclaim): one flush for many spaces.
 //! * [`walk`](Walk): reading tables without their lock.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
@@ -24,6 +24,7 @@ mod global_tag;
 mod guest;
 mod host_load;
 mod lazy;
+mod listener;
 mod load;
 mod loaded;
 mod names;
@@ -71,8 +72,8 @@ pub use window_root::WindowRoot;
 
 pub(crate) use asid::{Slots, Why};
 pub(crate) use lazy::{Attention, LazyMark};
+pub(crate) use listener::Listener;
 pub(crate) use loaded::{Changes, CpuTlb};
-pub(crate) use secondary::Listener;
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use tag_run::TagRun;
 pub(crate) use walk::WalkState;

@@ -48,7 +48,7 @@ impl FlushRequest {
         }
     }
 
-    /// The user space, or `None` for the kernel's part of every space.
+    /// The user space, or `None` for the kernel's part of every space; with the [whole](FlushRange::WHOLE) range, for everything.
     pub fn space(&self) -> Option<SpaceId> {
         (self.space != SpaceId::KERNEL).then_some(self.space)
     }

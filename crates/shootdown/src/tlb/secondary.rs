@@ -12,11 +12,9 @@ use core::num::NonZeroU64;
 
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
-use crate::guard::no_unwind;
 use crate::handle::SecondaryTlbs;
 use crate::platform::Platform;
-use crate::sync::{AtomicU64, Ordering, const_fn, fence};
-use crate::tlb::{FlushRequest, FlushScope};
+use crate::tlb::{FlushRequest, FlushScope, Listener};
 use crate::trace::TraceEvent;
 
 /// What [`Platform::finish_secondary`] found.
@@ -33,104 +31,6 @@ pub enum SecondaryFlush {
 /// Something that keeps translations did not answer: it may go on using what a flush was about, or walking the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SecondaryFailed;
-
-/// Who listens to the flushes of one scope.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    /// [`LISTENS`](Self::LISTENS), [`CLAIMED`](Self::CLAIMED), and how many initiators are telling it something.
-    state: AtomicU64,
-    /// What the host knows it by.
-    name: AtomicU64,
-}
-
-impl Listener {
-    const LISTENS: u64 = 1 << 63;
-    /// Its name is being written.
-    const CLAIMED: u64 = 1 << 62;
-
-    const_fn! {
-        pub(crate) fn new() -> Self {
-            Self {
-                state: AtomicU64::new(0),
-                name: AtomicU64::new(0),
-            }
-        }
-    }
-
-    /// After the barrier of I1.
-    #[inline]
-    pub(super) fn listens(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & Self::LISTENS != 0
-    }
-
-    /// Whether it may be told something; until the result is dropped it does not go. Where nobody listens the state stays as it is: the next one need not wait to
-    /// [`begin`](Self::begin).
-    fn enter(&self) -> Option<Telling<'_>> {
-        let mut seen = self.state.load(Ordering::Relaxed);
-        while seen & Self::LISTENS != 0 {
-            // ORDERING: Acquire sees the name, and what the host did before it began to listen; pairs with `begin`.
-            let entered =
-                (self.state).compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed);
-            match entered {
-                Ok(_) => return Some(Telling(self)),
-                Err(newer) => seen = newer,
-            }
-        }
-        None
-    }
-
-    fn begin(&self, name: u64) -> bool {
-        // ORDERING: Acquire: the one before has gone (`end`).
-        let claimed =
-            (self.state).compare_exchange(0, Self::CLAIMED, Ordering::Acquire, Ordering::Relaxed);
-        if claimed.is_err() {
-            return false;
-        }
-        self.name.store(name, Ordering::Relaxed);
-        // ORDERING: Release publishes the name; pairs with `enter`.
-        (self.state).fetch_add(Self::LISTENS - Self::CLAIMED, Ordering::Release);
-        // ORDERING: store state / read entries, against PTE change / read state in `submit_flush` and `Reclaim::add`.
-        fence(Ordering::SeqCst);
-        true
-    }
-
-    /// Nobody begins to tell it anything any more.
-    fn end(&self) {
-        self.state.fetch_and(!Self::LISTENS, Ordering::Relaxed);
-    }
-
-    fn is_told_nothing(&self) -> bool {
-        // ORDERING: Acquire: those that were telling it something have; pairs with the drop of `Telling`.
-        self.state.load(Ordering::Acquire) & !(Self::LISTENS | Self::CLAIMED) == 0
-    }
-}
-
-impl Listener {
-    /// The tables are about to go.
-    #[inline]
-    pub(super) fn must_be_gone(&self) {
-        if self.listens() {
-            no_unwind(
-                "page tables that somebody listens to are not dropped",
-                || {
-                    panic!(
-                        "a space or guest was dropped while somebody listens (SecondaryTlbs::release first)"
-                    )
-                },
-            );
-        }
-    }
-}
-
-/// An initiator is telling it something.
-struct Telling<'a>(&'a Listener);
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        // ORDERING: Release: what was told comes before; pairs with `is_told_nothing` and `begin`.
-        self.0.state.fetch_sub(1, Ordering::Release);
-    }
-}
 
 impl<C: Capacity> FlushScope<'_, C> {
     #[inline]
@@ -206,8 +106,7 @@ impl<P: Platform> SecondaryTlbs<'_, P> {
         self.0.check_scope(scope);
         let listener = scope.listener(self.0);
         if let Some(telling) = listener.enter() {
-            let name = listener.name.load(Ordering::Relaxed);
-            self.0.platform.release_secondary(name)?;
+            self.0.platform.release_secondary(telling.name())?;
             drop(telling);
         }
         self.unlisten(scope);
@@ -234,15 +133,15 @@ impl<P: Platform> Shootdown<P> {
     #[inline(never)]
     fn tell(&self, listener: &Listener, request: FlushRequest, before: Notice) -> Notice {
         let irq = self.irq_guard();
-        let Some(_telling) = listener.enter() else {
+        let Some(telling) = listener.enter() else {
             return before;
         };
-        let name = listener.name.load(Ordering::Relaxed);
         let before = before.token::<P>();
         if let Some(here) = self.here_if_attached(&irq) {
             here.counters.secondary_notices.add(1);
         }
-        Notice::of(self.platform.begin_secondary(name, &request, before))
+        let begun = (self.platform).begin_secondary(telling.name(), &request, before);
+        Notice::of(begun.or(before))
     }
 }
 
@@ -355,9 +254,8 @@ impl<P: Platform, H> fmt::Debug for Held<'_, P, H> {
 impl<P: Platform, H> Drop for Held<'_, P, H> {
     fn drop(&mut self) {
         let cpu = self.engine.platform.current_cpu();
-        if P::CONFIG.has_counters {
-            let counters = &self.engine.state(cpu).counters;
-            counters.secondary_leaks.add_anywhere(1);
+        if let Some(state) = self.engine.attached(cpu).filter(|_| P::CONFIG.has_counters) {
+            state.counters.secondary_leaks.add_anywhere(1);
         }
         let token = self.token.get();
         self.engine

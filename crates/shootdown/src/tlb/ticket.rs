@@ -31,9 +31,9 @@ use crate::tlb::{FlushRequest, Held, SecondaryFailed};
 #[must_use = "other CPUs may still use the old translations: wait for the ticket"]
 #[derive(Debug)]
 pub struct FlushTicket<'a, P: Platform, H = ()> {
-    // Dropped first, which waits.
-    pending: PendingFlush<'a, P, H>,
+    // Dropped first: what the ticket holds is freed when this CPU has flushed, too.
     due_here: Option<DueHere<'a, P>>,
+    pending: PendingFlush<'a, P, H>,
 }
 
 /// What is due after the wait on the CPU that submitted the flush; dropping it does it. Preemption is disabled until then: it is this CPU's.
@@ -91,10 +91,9 @@ impl<'a, P: Platform> FlushTicket<'a, P> {
     /// The ticket waits for a listener, too.
     #[inline]
     pub(super) fn with_notice(mut self, notice: Notice) -> Self {
-        if P::CONFIG.has_secondary
-            && let Some(left) = &mut self.pending.left
-        {
-            left.notice = notice;
+        if P::CONFIG.has_secondary {
+            let left = self.pending.left.as_mut();
+            left.into_iter().for_each(|left| left.notice = notice);
         }
         self
     }
@@ -117,7 +116,7 @@ impl<'a, P: Platform> FlushTicket<'a, P> {
 }
 
 impl<'a, P: Platform, H> FlushTicket<'a, P, H> {
-    /// Whether waiting would return at once. Any context; does not block.
+    /// Whether waiting would return at once; false as long as a [listener](crate::secondary) has to be asked, which only the wait does. Any context; does not block.
     pub fn is_done(&self) -> bool {
         let is_due = |due: &DueHere<'_, P>| due.flush.is_some();
         !self.due_here.as_ref().is_some_and(is_due) && self.pending.is_done()
@@ -132,7 +131,7 @@ impl<'a, P: Platform, H> FlushTicket<'a, P, H> {
     /// # Panics
     /// When a [listener](crate::secondary) fails: [`try_wait`](Self::try_wait) returns then.
     pub fn wait(self) -> H {
-        self.pending.wait()
+        self.try_wait().unwrap_or_else(|held| no_answer(held))
     }
 
     /// The same, on a platform where [listeners](crate::secondary) may fail.
@@ -140,7 +139,11 @@ impl<'a, P: Platform, H> FlushTicket<'a, P, H> {
     /// # Errors
     /// What it holds, when one did: that may still be used.
     pub fn try_wait(self) -> Result<H, Held<'a, P, H>> {
-        self.pending.try_wait()
+        let Self { due_here, pending } = self;
+        let waited = pending.try_wait().map(ManuallyDrop::new);
+        // Before what it holds is anybody's (I4, I5); one that unwinds leaks it.
+        drop(due_here);
+        waited.map(ManuallyDrop::into_inner)
     }
 
     /// Does what is due here, and returns what any task may wait for. Interrupts and preemption in any state; does not wait for other CPUs.
@@ -159,7 +162,7 @@ impl<P: Platform> Drop for DueHere<'_, P> {
 }
 
 impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
-    /// Whether waiting would return at once. Any context; does not block.
+    /// As [`FlushTicket::is_done`].
     pub fn is_done(&self) -> bool {
         self.left.as_ref().is_none_or(|left| {
             let is_answered = |request| self.engine.is_done(request);
@@ -172,13 +175,7 @@ impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
     /// # Panics
     /// As there.
     pub fn wait(self) -> H {
-        match self.try_wait() {
-            Ok(held) => held,
-            Err(held) => {
-                drop(held);
-                no_answer()
-            }
-        }
+        self.try_wait().unwrap_or_else(|held| no_answer(held))
     }
 
     /// As [`FlushTicket::try_wait`].
@@ -206,7 +203,8 @@ impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
 
 #[cold]
 #[inline(never)]
-fn no_answer() -> ! {
+fn no_answer<P: Platform, H>(held: Held<'_, P, H>) -> H {
+    drop(held);
     panic!(
         "a secondary TLB did not answer: what the flush was about is leaked (try_wait returns it)"
     )

@@ -252,8 +252,10 @@ impl<P: Platform> Shootdown<P> {
     #[track_caller]
     pub(crate) fn forbid_wait_in_walk(&self) {
         if P::CONFIG.has_walks {
-            let (_irq, here) = self.stay();
-            self.forbid_in_walk(here);
+            let irq = self.irq_guard();
+            // One without memory walks nothing.
+            let here = self.here_if_attached(&irq);
+            here.into_iter().for_each(|here| self.forbid_in_walk(here));
         }
     }
 }
