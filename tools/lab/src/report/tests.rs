@@ -72,8 +72,8 @@ fn a_recorded_result_has_the_expected_table_and_sentence() {
         [
             figure(1.0, "1"),
             figure(1.0, "1"),
-            figure(660.8, "661 ns"),
-            figure(660.8, "661 ns")
+            figure(665.2, "665 ns"),
+            figure(665.2, "665 ns")
         ]
     );
     let sentence = headline(&layout);
