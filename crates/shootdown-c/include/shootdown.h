@@ -244,7 +244,7 @@ typedef struct shootdown_platform_t {
   // or stop the machine. Provide it: a hang is silent without.
   void (*on_stall)(void *user, const struct shootdown_stall_t *stall);
   // May be null where nobody listens (shootdown_listen), then the next two are too. Tables by which listener translates were changed: has it begin to drop that. Returns what
-  // finish_secondary is asked with, or 0 if there is nothing to wait for; before is 0 or what an earlier call for the same wait returned: the answer stands for both. Interrupts
+  // finish_secondary is asked with, or 0 if there is nothing more to wait for; before is 0 or what an earlier call for the same wait returned, perhaps for another listener: an answer that is not 0 stands for both. Interrupts
   // are off and locks of the kernel are held; must not wait; a lock that it takes is spun for with shootdown_poll.
   uint64_t (*begin_secondary)(void *user, void *listener, const struct shootdown_change_t *change, uint64_t before);
   // Whether what was begun is done: SHOOTDOWN_OK, SHOOTDOWN_BUSY to be asked again, anything else if the device does not answer. Called by the waiter, in its context, on any CPU.
@@ -581,7 +581,7 @@ shootdown_status_t shootdown_listen(struct shootdown_engine_t *engine,
 shootdown_status_t shootdown_unlisten(struct shootdown_engine_t *engine,
                                       struct shootdown_space_t *space);
 
-// Has the listener of space, if there is one, let go of its tables by release_secondary, and is told nothing any more. Before shootdown_space_deinit. Context as
+// Has the listener of space, if there is one, let go of its tables by release_secondary. It is told nothing any more. Before shootdown_space_deinit. Context as
 // shootdown_unlisten.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_FAILED (it did not let go, and listens still: the tables must

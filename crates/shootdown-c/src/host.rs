@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 use shootdown::flushes::RANGES;
 use shootdown::remote::FlushRequest;
 use shootdown::secondary::{SecondaryFailed, SecondaryFlush};
-use shootdown::{CpuId, IpiRefused, LocalFlush};
+use shootdown::{CpuId, FreedTables, IpiRefused, LocalFlush};
 
 use crate::cpus::CpuSet;
 use crate::flush::{Range, SHOOTDOWN_FREED_TABLES};
@@ -108,7 +108,7 @@ pub struct Platform {
     /// or stop the machine. Provide it: a hang is silent without.
     pub on_stall: Option<unsafe extern "C" fn(user: *mut c_void, stall: *const Stall)>,
     /// May be null where nobody listens (shootdown_listen), then the next two are too. Tables by which listener translates were changed: has it begin to drop that. Returns what
-    /// finish_secondary is asked with, or 0 if there is nothing to wait for; before is 0 or what an earlier call for the same wait returned: the answer stands for both. Interrupts
+    /// finish_secondary is asked with, or 0 if there is nothing more to wait for; before is 0 or what an earlier call for the same wait returned, perhaps for another listener: an answer that is not 0 stands for both. Interrupts
     /// are off and locks of the kernel are held; must not wait; a lock that it takes is spun for with shootdown_poll.
     pub begin_secondary: Option<
         unsafe extern "C" fn(
@@ -176,12 +176,10 @@ impl Host {
         let table = unsafe { *table };
         let required = Required::of(&table).ok_or(SHOOTDOWN_NULL)?;
         let host = Self { table, required };
-        let has_any = table.begin_secondary.is_some()
-            || table.finish_secondary.is_some()
-            || table.release_secondary.is_some();
-        match table.preempt_disable.is_some() == table.preempt_enable.is_some()
-            && has_any == host.has_secondary()
-        {
+        let is_whole = table.preempt_disable.is_some() == table.preempt_enable.is_some()
+            && table.finish_secondary.is_some() == host.has_secondary()
+            && table.release_secondary.is_some() == host.has_secondary();
+        match is_whole {
             true => Ok(host),
             false => Err(SHOOTDOWN_INVALID),
         }
@@ -189,10 +187,7 @@ impl Host {
 
     /// Whether anybody may listen.
     pub(crate) fn has_secondary(&self) -> bool {
-        let table = &self.table;
-        table.begin_secondary.is_some()
-            && table.finish_secondary.is_some()
-            && table.release_secondary.is_some()
+        self.table.begin_secondary.is_some()
     }
 }
 
@@ -202,6 +197,14 @@ macro_rules! ask {
         // SAFETY: duties of the table; the arguments are what its documentation says.
         unsafe { ($function)($host.table.user $(, $argument)*) }
     };
+}
+
+/// As C has it.
+fn flag(freed: FreedTables) -> u32 {
+    match freed {
+        FreedTables::No => 0,
+        FreedTables::Yes => SHOOTDOWN_FREED_TABLES,
+    }
 }
 
 fn sent(answer: c_int) -> Result<(), IpiRefused> {
@@ -257,10 +260,7 @@ unsafe impl shootdown::Platform for Host {
     fn local_flush(&self, operation: LocalFlush) {
         match operation {
             LocalFlush::Pages(range, freed) => {
-                let freed = match freed {
-                    shootdown::FreedTables::No => 0,
-                    shootdown::FreedTables::Yes => SHOOTDOWN_FREED_TABLES,
-                };
+                let freed = flag(freed);
                 let shift = range.page_size().bytes().trailing_zeros();
                 let (start, count) = (range.start(), range.page_count());
                 ask!(self, self.required.flush_pages, start, count, shift, freed);
@@ -301,10 +301,7 @@ unsafe impl shootdown::Platform for Host {
         let change = Change {
             ranges: ranges.as_ptr(),
             count,
-            flags: match request.freed_tables() {
-                shootdown::FreedTables::No => 0,
-                shootdown::FreedTables::Yes => SHOOTDOWN_FREED_TABLES,
-            },
+            flags: flag(request.freed_tables()),
         };
         let before = before.map_or(0, NonZeroU64::get);
         let listener = core::ptr::with_exposed_provenance_mut(listener as usize);

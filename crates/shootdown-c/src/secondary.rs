@@ -28,20 +28,26 @@ impl Listener {
     }
 }
 
-/// A space, or the kernel's part if the pointer is null, and who listens there.
+/// The machine; a space of it, or the kernel's part if the pointer is null; and who listens there.
 ///
 /// # Safety
-/// 1. As `space_of`.
+/// 1. As `machine` and `space_of`.
 unsafe fn scope(
-    machine: &'static Machine,
+    engine: *mut EngineStorage,
     space: *const SpaceStorage,
-) -> Outcome<(FlushScope<'static, Cpus<N>>, &'static Listener)> {
+) -> Outcome<(
+    &'static Machine,
+    FlushScope<'static, Cpus<N>>,
+    &'static Listener,
+)> {
+    // SAFETY: duty 1.
+    let machine = unsafe { machine(engine) }?;
     if space.is_null() {
-        return Ok((FlushScope::Kernel, &machine.listener));
+        return Ok((machine, FlushScope::Kernel, &machine.listener));
     }
     // SAFETY: duty 1.
     let space = unsafe { space_of(machine, space) }?;
-    Ok((FlushScope::Space(&space.space), &space.listener))
+    Ok((machine, FlushScope::Space(&space.space), &space.listener))
 }
 
 /// From here on each flush of space, or of the kernel's part if space is null, is told to listener, which is not null and whose meaning is the kernel's, by begin_secondary and
@@ -61,9 +67,7 @@ pub unsafe extern "C" fn shootdown_listen(
 ) -> Status {
     status((|| {
         // SAFETY: duty 1.
-        let machine = unsafe { machine(engine) }?;
-        // SAFETY: duty 1.
-        let (scope, known) = unsafe { scope(machine, space) }?;
+        let (machine, scope, known) = unsafe { scope(engine, space) }?;
         check_pointer(listener.cast::<u8>())?;
         if !machine.engine.platform().has_secondary() {
             return Err(SHOOTDOWN_INVALID);
@@ -93,16 +97,14 @@ pub unsafe extern "C" fn shootdown_unlisten(
 ) -> Status {
     status((|| {
         // SAFETY: duty 1.
-        let machine = unsafe { machine(engine) }?;
-        // SAFETY: duty 1.
-        let (scope, known) = unsafe { scope(machine, space) }?;
+        let (machine, scope, known) = unsafe { scope(engine, space) }?;
         machine.engine.secondary_tlbs().unlisten(scope);
         known.end();
         Ok(())
     })())
 }
 
-/// Has the listener of space, if there is one, let go of its tables by release_secondary, and is told nothing any more. Before shootdown_space_deinit. Context as
+/// Has the listener of space, if there is one, let go of its tables by release_secondary. It is told nothing any more. Before shootdown_space_deinit. Context as
 /// shootdown_unlisten.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_FAILED (it did not let go, and listens still: the tables must
@@ -117,9 +119,7 @@ pub unsafe extern "C" fn shootdown_release(
 ) -> Status {
     status((|| {
         // SAFETY: duty 1.
-        let machine = unsafe { machine(engine) }?;
-        // SAFETY: duty 1.
-        let (scope, known) = unsafe { scope(machine, space) }?;
+        let (machine, scope, known) = unsafe { scope(engine, space) }?;
         let released = machine.engine.secondary_tlbs().release(scope);
         released.map_err(|_| SHOOTDOWN_FAILED)?;
         known.end();

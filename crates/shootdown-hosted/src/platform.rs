@@ -172,8 +172,8 @@ where
 
     /// There may be more CPUs than cores: one that waits lets others run.
     fn relax(&self) {
-        // Linux takes the rest of its slice from who yields (since 6.18: "sched/fair: Forfeit vruntime on yield"): on a busy host one that does nothing else gets a turn
-        // every 20 ms. Who sleeps loses nothing.
+        // Linux takes the rest of its slice from one that yields (commit 79104becf42b, `yield_task_fair`): on a busy host tasks that only yielded stood still for
+        // twelve seconds and more. One that sleeps loses nothing.
         match thread::once_in(4) {
             true => std::thread::sleep(Duration::from_nanos(1)),
             false => std::thread::yield_now(),

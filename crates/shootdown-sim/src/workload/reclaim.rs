@@ -150,22 +150,13 @@ fn reclaim<C: Capacity>(
     spaces: &[Box<AddressSpace<C>>],
     case: &Reclaim,
 ) {
-    let unmapped = |space: usize| {
-        let pages = (case.pages + case.spaces - 1 - space) / case.spaces;
-        context.work(UNMAP_PS * pages as u64);
-        pages > 0
-    };
-    let spaces = spaces.iter().enumerate();
-    if case.by == ReclaimedBy::Flushes {
-        let spaces = spaces.filter(|(index, _)| unmapped(*index));
-        return spaces.for_each(|(_, space)| {
-            engine.flush(&**space, FlushRanges::WHOLE, FreedTables::No);
-        });
-    }
     let mut gathered = Gathered::new(engine, ());
-    for (index, space) in spaces {
-        if unmapped(index) {
-            gathered.add(space);
+    for (index, space) in spaces.iter().enumerate().take(case.pages) {
+        let pages = (case.pages - index).div_ceil(case.spaces);
+        context.work(UNMAP_PS * pages as u64);
+        match case.by {
+            ReclaimedBy::Flushes => engine.flush(&**space, FlushRanges::WHOLE, FreedTables::No),
+            ReclaimedBy::Reclaim | ReclaimedBy::Published => gathered.add(space),
         }
     }
     gathered.submit().wait();

@@ -123,10 +123,11 @@ impl<P: Platform> Shootdown<P> {
         request: &FlushRequest,
         before: Notice,
     ) -> Notice {
-        if !P::CONFIG.has_secondary || !scope.listener(self).listens() {
+        let listener = scope.listener(self);
+        if !P::CONFIG.has_secondary || !listener.listens() {
             return before;
         }
-        self.tell(scope.listener(self), *request, before)
+        self.tell(listener, *request, before)
     }
 
     #[cold]

@@ -20,11 +20,8 @@ impl<P: Platform> Shootdown<P> {
     ) {
         for group in self.groups() {
             // ORDERING: as in `find_targets`.
-            let mut wanted = space.cpu_set().group(group).load(Ordering::Acquire);
-            if P::HAS_WINDOWS && wanted != 0 && space.has_residents() {
-                wanted &= !self.absent(here, group, wanted, space);
-            }
-            holders.words.as_mut()[group] |= wanted;
+            let wanted = space.cpu_set().group(group).load(Ordering::Acquire);
+            holders.words.as_mut()[group] |= self.present(here, group, wanted, space);
         }
     }
 
@@ -50,11 +47,8 @@ impl<P: Platform> Shootdown<P> {
             if group == P::Cpus::group(me) {
                 wanted &= !P::Cpus::bit(me);
             }
-            let may_be_absent = |space: &&AddressSpace<P::Cpus>| {
-                P::HAS_WINDOWS && wanted != 0 && space.has_residents()
-            };
-            if let Some(space) = space.filter(may_be_absent) {
-                wanted &= !self.absent(here, group, wanted, space);
+            if let Some(space) = space {
+                wanted = self.present(here, group, wanted, space);
             }
             if wanted != 0 {
                 // A CPU may have gone offline. ORDERING: as in `ready_cpus`.
@@ -69,6 +63,21 @@ impl<P: Platform> Shootdown<P> {
             self.spare(here, request.must_reach_all() || in_transition);
         } else if holders.is_some() {
             self.spare(here, false);
+        }
+    }
+
+    /// A group's `holders` without those that are elsewhere.
+    #[inline(always)]
+    fn present(
+        &self,
+        here: Here<'_, P>,
+        group: usize,
+        holders: u64,
+        space: &AddressSpace<P::Cpus>,
+    ) -> u64 {
+        match P::HAS_WINDOWS && holders != 0 && space.has_residents() {
+            true => holders & !self.absent(here, group, holders, space),
+            false => holders,
         }
     }
 

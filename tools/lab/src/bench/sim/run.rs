@@ -11,7 +11,7 @@ use crate::bench::columns::{Column, counted, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{Row, thin};
 use crate::cli::{Bench, MachineKind};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// How many samples a row of the result keeps.
 const SAMPLES_KEPT: usize = 200;
@@ -65,6 +65,41 @@ impl Shapes {
             actors: wide(actors),
             pages: wide(pages),
         }
+    }
+
+    /// With a CPU for each thread, as `cpu` says, of a workload that `does` the same in each row, and has no rows but its own.
+    ///
+    /// # Errors
+    /// What it cannot measure.
+    pub fn of_threads(
+        bench: &Bench,
+        axes: &Axes,
+        (does, cpu): (&str, &str),
+        most: u32,
+    ) -> Outcome<Self> {
+        let (name, own) = (axes.program.name, axes.program.simulated_policies());
+        if bench.pages.as_deref().is_some_and(|pages| pages != [1]) || bench.cpus.is_some() {
+            return Err(Failure::input(
+                format!("{name} {does}, and has a {cpu} for each thread"),
+                "use --threads alone",
+            ));
+        }
+        let mut actors = axes.actors.iter();
+        if let Some(wrong) = actors.find(|cpus| !(2..=most).contains(*cpus)) {
+            return Err(Failure::input(
+                format!("{wrong} {cpu}s cannot be simulated here"),
+                format!("--threads takes 2 to {most} here"),
+            ));
+        }
+        let is_own = |policy: &&String| own.contains(&policy.as_str());
+        if let Some(policy) = bench.policies.iter().find(|policy| !is_own(policy)) {
+            return Err(Failure::input(
+                format!("{name} has no row {policy}"),
+                format!("choose from {}", own.join(", ")),
+            ));
+        }
+        let largest = axes.actors.last().map_or(0, |&cpus| cpus as usize);
+        Ok(Self::new(largest, &axes.actors, &[1]))
     }
 }
 

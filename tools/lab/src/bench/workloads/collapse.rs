@@ -9,7 +9,7 @@ use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
 use crate::bench::workload::{OnLinux, Program};
 use crate::cli::Bench;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 
 /// The workload.
 pub const PROGRAM: Program = Program {
@@ -51,28 +51,7 @@ const QUICK: usize = 8;
 const MOST_CPUS: u32 = 256;
 
 fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
-    if bench.pages.as_deref().is_some_and(|pages| pages != [1]) || bench.cpus.is_some() {
-        return Err(Failure::input(
-            "collapse frees one table at a time, and has a CPU for each thread",
-            "use --threads alone",
-        ));
-    }
-    let fits = |cpus: &&u32| !(2..=MOST_CPUS).contains(*cpus);
-    if let Some(wrong) = axes.actors.iter().find(fits) {
-        return Err(Failure::input(
-            format!("{wrong} CPUs cannot be simulated here"),
-            format!("--threads takes 2 to {MOST_CPUS} here"),
-        ));
-    }
-    let is_unknown = |name: &&String| WaitedFor::named(name).is_none();
-    if let Some(policy) = bench.policies.iter().find(is_unknown) {
-        return Err(Failure::input(
-            format!("collapse has no row {policy}"),
-            "choose from interrupts, sync, marks",
-        ));
-    }
-    let most = axes.actors.last().map_or(0, |&cpus| cpus as usize);
-    Ok(Shapes::new(most, &axes.actors, &[1]))
+    Shapes::of_threads(bench, axes, ("frees one table at a time", "CPU"), MOST_CPUS)
 }
 
 fn measure(run: &Run<'_>) -> Findings {

@@ -9,7 +9,7 @@ use crate::bench::row::{Ratio, Row, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
 use crate::bench::workload::Program;
 use crate::cli::Bench;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 
 /// The workload.
 pub const PROGRAM: Program = Program {
@@ -58,28 +58,12 @@ const SPANS_PS: [u64; 2] = [4_000_000_000_000, 400_000_000_000];
 const QUICK: u64 = 8;
 
 fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
-    if bench.pages.as_deref().is_some_and(|pages| pages != [1]) || bench.cpus.is_some() {
-        return Err(Failure::input(
-            "overcommit drops one page a call, and has a virtual CPU for each thread",
-            "use --threads alone",
-        ));
-    }
-    let fits = |cpus: &&u32| !(2..=MOST_CPUS).contains(*cpus);
-    if let Some(wrong) = axes.actors.iter().find(fits) {
-        return Err(Failure::input(
-            format!("{wrong} virtual CPUs cannot be simulated here"),
-            format!("--threads takes 2 to {MOST_CPUS} here"),
-        ));
-    }
-    let is_unknown = |name: &&String| Telling::named(name).is_none();
-    if let Some(policy) = bench.policies.iter().find(is_unknown) {
-        return Err(Failure::input(
-            format!("overcommit has no row {policy}"),
-            "choose from interrupts, kvm, best",
-        ));
-    }
-    let most = axes.actors.last().map_or(0, |&cpus| cpus as usize);
-    Ok(Shapes::new(most, &axes.actors, &[1]))
+    Shapes::of_threads(
+        bench,
+        axes,
+        ("drops one page a call", "virtual CPU"),
+        MOST_CPUS,
+    )
 }
 
 fn measure(run: &Run<'_>) -> Findings {
