@@ -87,10 +87,9 @@ fn software_installs_nothing_old() {
     });
 }
 
-/// What it is told with is the listener's own, and gone when it does not listen any more.
-#[test]
-fn nobody_is_told_when_it_listens_no_more() {
-    check(3, || {
+/// CPU 0 flushes while CPU 1 ends a listener, and does `then` behind that.
+fn flush_beside_one_that_goes(then: fn(&Machine<2>, &Space)) {
+    check(3, move || {
         let machine = online_machine::<2>();
         let space = space(&machine);
         machine.secondary_tlbs().listen(&*space, 1);
@@ -98,28 +97,7 @@ fn nobody_is_told_when_it_listens_no_more() {
             let space = space.clone();
             on_cpu(&machine, 1, move |machine| {
                 machine.secondary_tlbs().unlisten(&*space);
-                machine.platform().device_page.reuse();
-                wake(machine, 0);
-            })
-        };
-        flush(&machine, &space);
-        wake(&machine, 1);
-        listener.join().unwrap();
-    });
-}
-
-/// An initiator that comes too late for one listener does not keep the next one out.
-#[test]
-fn another_one_may_listen_at_once() {
-    check(3, || {
-        let machine = online_machine::<2>();
-        let space = space(&machine);
-        machine.secondary_tlbs().listen(&*space, 1);
-        let listener = {
-            let space = space.clone();
-            on_cpu(&machine, 1, move |machine| {
-                machine.secondary_tlbs().unlisten(&*space);
-                machine.secondary_tlbs().listen(&*space, 1);
+                then(machine, &space);
                 wake(machine, 0);
             })
         };
@@ -128,6 +106,18 @@ fn another_one_may_listen_at_once() {
         listener.join().unwrap();
         machine.secondary_tlbs().unlisten(&*space);
     });
+}
+
+/// What it is told with is the listener's own, and gone when it does not listen any more.
+#[test]
+fn nobody_is_told_when_it_listens_no_more() {
+    flush_beside_one_that_goes(|machine, _| machine.platform().device_page.reuse());
+}
+
+/// An initiator that comes too late for one listener does not keep the next one out.
+#[test]
+fn another_one_may_listen_at_once() {
+    flush_beside_one_that_goes(|machine, space| machine.secondary_tlbs().listen(space, 1));
 }
 
 /// A CPU that loads one of two spaces while another reclaims a page of both is either found, or sees the new tables (I1, I2).
