@@ -198,7 +198,8 @@ impl<C: Capacity> World<C> {
         }
         self.hardware.saw(Sight::GuestDestroyed);
         context().tell(|| format!("ends guest {}", vm.number));
-        vm.space.borrow_mut().take();
+        // Where it lies: a word that moves would be another one.
+        *vm.space.borrow_mut() = None;
         let inner = vm.inner.take();
         for (page, nested) in inner.pages.into_iter().enumerate() {
             if let Some(nested) = nested {
