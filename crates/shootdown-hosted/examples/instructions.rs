@@ -1,5 +1,5 @@
 //! The instructions of a call by the engine and by other kernels' algorithms, of both CPUs, on a platform that does nothing. Prints a line of a name and a
-//! number for each; `./lab footprint` reads it. With `--json FILE` also rows of the calls and flushes that `./lab bench shoot --machine cores` times: the figure
+//! number for each; `./lab footprint` reads it. Sections of walks are also timed, one after the other on one core, in cycles of its counter. With `--json FILE` also rows of the calls and flushes that `./lab bench shoot --machine cores` times: the figure
 //! `cores-instructions`. A flush by a peer is a call of both CPUs.
 //!
 //! ```text
@@ -9,6 +9,7 @@
 mod stepping;
 
 use shootdown::Cpus;
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -61,10 +62,9 @@ fn main() {
     // SAFETY: nothing is loaded.
     let other_space = AddressSpace::new(engine, unsafe { Root::new(2) });
     for (name, space) in [("walk", space), ("walk elsewhere", &other_space)] {
-        println!(
-            "{name} {}",
-            count(|| drop(engine.user_memory().walk(space)))
-        );
+        let section = || drop(engine.user_memory().walk(space));
+        println!("{name} {}", count(section));
+        println!("{name} cycles {}", cycles(&section));
     }
     let mut rows = Vec::new();
     let mut note = |peer: &str, call: u64, flush: u64| {
@@ -108,6 +108,23 @@ fn main() {
         }
         (Some(word), _) => panic!("{word}? Use --json FILE"),
     }
+}
+
+/// Cycles of one of many in a row: the median of a hundred turns.
+fn cycles(work: &dyn Fn()) -> u64 {
+    const EACH: u64 = 1000;
+    let mut turns: [u64; 101] = std::array::from_fn(|_| {
+        let begun = now();
+        (0..EACH).for_each(|_| black_box(work)());
+        (now() - begun) / EACH
+    });
+    turns.sort_unstable();
+    turns[turns.len() / 2]
+}
+
+fn now() -> u64 {
+    // SAFETY: every x86-64 processor has the counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Has two CPUs online.

@@ -34,7 +34,7 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
         None if bench.machine.contains(&MachineKind::Cores) => {
             Box::new(cores::CoresPlan::program(bench)?)
         }
-        None if bench.workload.runs_in_guests => Box::new(guests::GuestPlan::open(bench)?),
+        None if bench.workload.in_guests.is_some() => Box::new(guests::GuestPlan::open(bench)?),
         None => Box::new(program::ProgramPlan::open(bench)?),
     };
     let mut progress = Progress::new();

@@ -46,8 +46,8 @@ pub struct Program {
     pub is_simulated_first: bool,
     /// What of it is measured on real cores.
     pub on_cores: Option<OnCores>,
-    /// Whether it runs in guests of the reference kernel, not in machines of the emulator.
-    pub runs_in_guests: bool,
+    /// What of it runs in guests of the reference kernel, where it does, not in machines of the emulator.
+    pub in_guests: Option<InGuests>,
     /// Whether one iteration can be shown with `--trace` and `--picture`.
     pub is_shown: bool,
     /// What the table says above, of so many pages (`4 pages`).
@@ -93,7 +93,7 @@ impl Program {
         linux: OnLinux::Always,
         is_simulated_first: false,
         on_cores: None,
-        runs_in_guests: false,
+        in_guests: None,
         is_shown: false,
         title: |pages| pages.to_owned(),
         columns: &[],
@@ -124,6 +124,17 @@ impl Program {
     pub fn busy_cpus(&self, actors: u32) -> usize {
         if self.shares_cpu { 1 } else { actors as usize }
     }
+}
+
+/// What runs in guests.
+#[derive(Debug)]
+pub struct InGuests {
+    /// The program.
+    pub program: &'static str,
+    /// What a call of it does.
+    pub call: &'static str,
+    /// Columns besides those of all such workloads.
+    pub columns: &'static [Column],
 }
 
 /// How flushes work: heading, and counter of the engine.

@@ -1,7 +1,7 @@
 //! A bench inside guests of the reference kernel, on more virtual CPUs than CPUs: flushes by interrupts beside flushes before entry.
 //!
-//! The host is the reference kernel in the emulator, which runs itself by `vmm`; in the guest, `madvise` drops a page that all other threads have
-//! touched. What is compared boots in turn: a host that offers flushes before entry, and one that does not. Linux's KVM may be the host as well.
+//! The host is the reference kernel in the emulator, which runs itself by `vmm`; in the guest runs what the workload names.
+//! What is compared boots in turn: a host that offers flushes before entry, and one that does not. Linux's KVM may be the host as well.
 //!
 //! * [`rows`]: what the rows of all boots become.
 
@@ -16,6 +16,7 @@ use super::plan::{Found, Plan, View};
 use super::program::Axes;
 use super::report;
 use super::row::{Row, fill_ratios, stale};
+use super::workload::InGuests;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Accel, Kernel, Nested, VMM, host_cores};
@@ -23,8 +24,6 @@ use crate::progress::Progress;
 use crate::session::{self, Session};
 use rows::{MARK, RATIOS, TELLINGS, mark};
 
-/// What runs in the guest.
-const PROGRAM: &str = "madvise";
 /// CPUs of the host without `--cpus`, and virtual CPUs without `--threads`.
 const CPUS: usize = 2;
 const VCPUS: &[u32] = &[4];
@@ -39,6 +38,7 @@ const FIGURES: &str = "call_median_ns call_p99_ns iterations ipis_per_op stale";
 #[derive(Debug)]
 pub struct GuestPlan<'a> {
     bench: &'a Bench,
+    inside: &'static InGuests,
     session: Session,
     hosts: Vec<MachineKind>,
     cpus: usize,
@@ -53,9 +53,11 @@ impl<'a> GuestPlan<'a> {
     /// The options make no sense, or there is no emulator.
     pub fn open(bench: &'a Bench) -> Outcome<Self> {
         let name = bench.workload.name;
+        let inside = bench.workload.in_guests.as_ref();
+        let inside = inside.expect("it runs in guests");
         let axes = Axes::new(bench)?;
         if axes.pages != [1] {
-            let cause = format!("{name} drops one page a call");
+            let cause = format!("{name} uses one page a call");
             return Err(Failure::input(cause, "leave out --pages"));
         }
         let is_known = |policy: &String| TELLINGS.iter().any(|(name, ..)| name == policy);
@@ -81,6 +83,7 @@ impl<'a> GuestPlan<'a> {
             session: Session::open(&bench.emulator, &bench.machine)?,
             accel: bench.emulator.accel.settle(cpus)?,
             bench,
+            inside,
             hosts: hosts(&bench.machine),
             cpus,
             vcpus,
@@ -128,7 +131,7 @@ impl<'a> GuestPlan<'a> {
             vcpus: vcpus as usize,
             options: "",
             vmm: if flushes { "" } else { "--pv-flush=off" },
-            program: (PROGRAM, b""),
+            program: (self.inside.program, b""),
             arguments: &arguments,
             deadline: deadline - MARGIN,
         };
@@ -175,7 +178,10 @@ impl Plan for GuestPlan<'_> {
             vcpus: self.cpus,
             options: "",
             vmm: "",
-            program: (PROGRAM, session::image(&programs, PROGRAM)?),
+            program: (
+                self.inside.program,
+                session::image(&programs, self.inside.program)?,
+            ),
             arguments: "",
             deadline: ALLOWANCE,
         };

@@ -72,6 +72,7 @@ impl GuestPlan<'_> {
             "median_ratio": null, "ratio": null,
             "ipis_per_op": per_call(&|row| row.number("ipis_per_op").unwrap_or(0.0)),
             "taken_per_op": per_call(&|row| row.counter("cpus_taken")),
+            "walks_per_op": per_call(&|row| row.counter("walks_awaited")),
             "stale": own.iter().map(|row| row.count("stale")).sum::<u64>(),
             "iterations": calls, "samples": thin(samples, SAMPLES_KEPT),
         }))
@@ -83,10 +84,13 @@ impl GuestPlan<'_> {
             MachineKind::Linux => "Linux",
             _ => "the reference kernel",
         };
+        let columns = [&COLUMNS, self.inside.columns].concat();
         format!(
-            "\novercommit in the reference kernel as a guest of {what}: one thread a virtual CPU, a host of {} CPUs; a madvise of one page\n{}\n",
+            "\n{} in the reference kernel as a guest of {what}: one thread a virtual CPU, a host of {} CPUs; {}\n{}\n",
+            self.bench.workload.name,
             self.cpus,
-            table(&COLUMNS, rows.iter().filter(|row| row.is_of(host)))
+            self.inside.call,
+            table(&columns, rows.iter().filter(|row| row.is_of(host)))
         )
     }
 }

@@ -47,6 +47,7 @@ impl Axes {
             Policy::from_name(policy).is_some()
                 || program.own_policy == Some(policy)
                 || program.simulated_policies().contains(&policy.as_str())
+                || program.default_policies.contains(&policy.as_str())
         };
         if let Some(policy) = bench.policies.iter().find(|policy| !is_known(policy)) {
             return Err(Failure::input(

@@ -7,18 +7,27 @@ use crate::bench::columns::{Column, Format, table};
 use crate::bench::program::Axes;
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{OnLinux, Program};
+use crate::bench::workload::{InGuests, Program};
 use crate::cli::Bench;
 use crate::failure::Outcome;
 
 /// The workload.
 pub const PROGRAM: Program = Program {
     name: "collapse",
-    about: "Page tables are freed and reused while other CPUs read them without their lock",
+    about: "Page tables are freed while other CPUs read them without their lock; on qemu in a guest of the kernel",
     default_actors: &[16, 64],
-    linux: OnLinux::Never("it is simulated only"),
+    linux: super::overcommit::PROGRAM.linux,
     is_simulated_first: true,
-    default_policies: WAITS,
+    in_guests: Some(InGuests {
+        program: "collapse",
+        call: "a munmap of a whole page table",
+        columns: &[Column::new(
+            "walks_per_op",
+            "walks waited for/op",
+            Format::Digits(2),
+        )],
+    }),
+    default_policies: super::overcommit::PROGRAM.default_policies,
     simulated: Ok(Simulated {
         preset: "40-core",
         policies: WAITS,

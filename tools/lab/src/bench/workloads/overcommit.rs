@@ -7,7 +7,7 @@ use crate::bench::columns::{Column, Format, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{Ratio, Row, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::Program;
+use crate::bench::workload::{InGuests, Program};
 use crate::cli::Bench;
 use crate::failure::Outcome;
 
@@ -18,7 +18,11 @@ pub const PROGRAM: Program = Program {
     default_actors: &[8, 16, 64],
     linux: super::evacuate::PROGRAM.linux,
     is_simulated_first: true,
-    runs_in_guests: true,
+    in_guests: Some(InGuests {
+        program: "madvise",
+        call: "a madvise of one page",
+        columns: &[],
+    }),
     default_policies: TELLINGS,
     simulated: Ok(Simulated {
         preset: "kvm-2-to-1",
