@@ -156,6 +156,10 @@ unsafe impl Platform for KernelPlatform {
         send_to_mask(targets, vectors::SHOOTDOWN)
     }
 
+    fn synchronise_here(&self) {
+        shootdown_x86::cache::synchronise();
+    }
+
     fn local_flush(&self, operation: LocalFlush) {
         match operation {
             LocalFlush::Pages(range, freed) => {

@@ -252,6 +252,9 @@ typedef struct shootdown_platform_t {
   int (*finish_secondary)(void *user, uint64_t token);
   // Has listener let go of the tables and drop all. Until shootdown_release returns other CPUs may call begin_secondary for it: free it afterwards. Returns SHOOTDOWN_OK when it has.
   int (*release_secondary)(void *user, void *listener);
+  // May be null where nobody calls shootdown_serialise: from here on this CPU executes nothing that it fetched or decoded before (x86: SERIALIZE, or IRET to the next instruction; Arm: ISB;
+  // RISC-V: FENCE.I; LoongArch: IBAR). Interrupts are off.
+  void (*synchronise_here)(void *user);
 } shootdown_platform_t;
 
 // What the engine keeps for one CPU: one for each CPU, all zero before shootdown_attach, and never moved or freed after it.
@@ -271,16 +274,16 @@ typedef struct SHOOTDOWN_ALIGNED(8) shootdown_ticket_t {
   uint8_t opaque[SHOOTDOWN_TICKET_SIZE];
 } shootdown_ticket_t;
 
+// The engine's view of one set of page tables: all zero before shootdown_space_init, and not moved or freed until shootdown_space_deinit.
+typedef struct SHOOTDOWN_ALIGNED(128) shootdown_space_t {
+  uint8_t opaque[SHOOTDOWN_SPACE_SIZE];
+} shootdown_space_t;
+
 // A function that can be posted to one CPU at a time, in any number and under any lock: memory of the caller's, all zero (SHOOTDOWN_NODE_INIT)
 // before shootdown_node_init.
 typedef struct SHOOTDOWN_ALIGNED(8) shootdown_node_t {
   uint8_t opaque[SHOOTDOWN_NODE_SIZE];
 } shootdown_node_t;
-
-// The engine's view of one set of page tables: all zero before shootdown_space_init, and not moved or freed until shootdown_space_deinit.
-typedef struct SHOOTDOWN_ALIGNED(128) shootdown_space_t {
-  uint8_t opaque[SHOOTDOWN_SPACE_SIZE];
-} shootdown_space_t;
 
 // Spaces of which pages were unmapped that one flush is to be for. All zero (SHOOTDOWN_RECLAIM_INIT) before its first use; empty, and good for another one, after
 // shootdown_reclaim_submit. It is not copied, and one task uses it at a time.
@@ -432,6 +435,42 @@ shootdown_status_t shootdown_submit_call(struct shootdown_engine_t *engine,
                                          shootdown_function_t function,
                                          void *data,
                                          struct shootdown_ticket_t *ticket);
+
+// Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
+// CPU has left its guest, a CPU in a stretch with interrupts off that does not poll has left it. Puts into ticket, which is empty, the
+// right to wait for that; if ticket is null, nobody waits. Any context but NMI, also inside a called function; it may wait for a free
+// slot, serving flushes.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY (the ticket is not empty).
+shootdown_status_t shootdown_kick(struct shootdown_engine_t *engine,
+                                  const struct shootdown_cpus_t *targets,
+                                  struct shootdown_ticket_t *ticket);
+
+// Has every online CPU of targets, or of all if that is null, fetch its instructions anew, this one too, by synchronise_here of the platform. Write the changed code and clean the caches
+// before. Until the wait is over a CPU may execute what was there before. Ticket and context as shootdown_kick.
+//
+// Errors: as shootdown_kick, and SHOOTDOWN_INVALID if the platform has no synchronise_here.
+shootdown_status_t shootdown_serialise(struct shootdown_engine_t *engine,
+                                       const struct shootdown_cpus_t *targets,
+                                       struct shootdown_ticket_t *ticket);
+
+// A full barrier on every CPU that runs in space, this one too, between this call and the end of the wait (Linux: membarrier, private expedited); lazy CPUs are left alone, and issue one
+// before they use the space again. Ticket and context as shootdown_kick.
+//
+// Errors: as shootdown_kick, and SHOOTDOWN_OTHER_ENGINE.
+shootdown_status_t shootdown_barrier(struct shootdown_engine_t *engine,
+                                     struct shootdown_space_t *space,
+                                     struct shootdown_ticket_t *ticket);
+
+// Runs function on target and waits until it has returned, also where the target spins for a lock of the caller's, if its spin loop calls shootdown_poll: for what only that CPU can do, such
+// as giving back vector registers. The function uses nothing of the engine, takes no lock and waits for nothing: it runs wherever the target polls. Any context but NMI,
+// also inside a called function; spins, serving flushes. Not between shootdown_walk_begin and shootdown_walk_end.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE (target); then the function has not run.
+shootdown_status_t shootdown_ask(struct shootdown_engine_t *engine,
+                                 uint32_t target,
+                                 shootdown_function_t function,
+                                 void *data);
 
 // Writes to cpus the CPUs that are online now. Any context; does not block.
 //
@@ -617,16 +656,6 @@ shootdown_status_t shootdown_ticket_give_up(struct shootdown_ticket_t *ticket);
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (of a call), SHOOTDOWN_NOT_INITIALISED (it is empty).
 shootdown_status_t shootdown_ticket_hand_over(struct shootdown_ticket_t *ticket);
-
-// Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
-// CPU has left its guest, a CPU in a stretch with interrupts off that does not poll has left it. Puts into ticket, which is empty, the
-// right to wait for that; if ticket is null, nobody waits. Any context but NMI, also inside a called function; it may wait for a free
-// slot, serving flushes.
-//
-// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY (the ticket is not empty).
-shootdown_status_t shootdown_kick(struct shootdown_engine_t *engine,
-                                  const struct shootdown_cpus_t *targets,
-                                  struct shootdown_ticket_t *ticket);
 
 // Begins a section: until shootdown_walk_end no page table of space is freed or reused, because flushes with SHOOTDOWN_FREED_TABLES or SHOOTDOWN_STRICT and
 // shootdown_sync_walks wait. Tables stay, pages do not: read an entry once, take a reference to the page unless it has none left, then read the entry again.

@@ -124,6 +124,9 @@ pub struct Platform {
     /// Has listener let go of the tables and drop all. Until shootdown_release returns other CPUs may call begin_secondary for it: free it afterwards. Returns SHOOTDOWN_OK when it has.
     pub release_secondary:
         Option<unsafe extern "C" fn(user: *mut c_void, listener: *mut c_void) -> c_int>,
+    /// May be null where nobody calls shootdown_serialise: from here on this CPU executes nothing that it fetched or decoded before (x86: SERIALIZE, or IRET to the next instruction; Arm: ISB;
+    /// RISC-V: FENCE.I; LoongArch: IBAR). Interrupts are off.
+    pub synchronise_here: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 
 /// The kernel, as the engine sees it: required functions are there.
@@ -168,6 +171,11 @@ impl Required {
 unsafe impl Sync for Host {}
 
 impl Host {
+    /// Whether there is a `synchronise_here`.
+    pub(crate) fn can_synchronise(&self) -> bool {
+        self.table.synchronise_here.is_some()
+    }
+
     /// # Safety
     /// 1. The table is null or one that keeps its duties.
     pub(crate) unsafe fn of(table: *const Platform) -> Outcome<Self> {
@@ -276,6 +284,12 @@ unsafe impl shootdown::Platform for Host {
 
     fn now_ns(&self) -> u64 {
         ask!(self, self.required.now_ns)
+    }
+
+    fn synchronise_here(&self) {
+        if let Some(synchronise) = self.table.synchronise_here {
+            ask!(self, synchronise);
+        }
     }
 
     fn relax(&self) {

@@ -19,6 +19,7 @@ mod host;
 mod lifecycle;
 
 mod call;
+mod control;
 mod cpus;
 mod function;
 mod node;
@@ -43,6 +44,7 @@ pub use call::{
     shootdown_call_all, shootdown_call_many, shootdown_call_one, shootdown_post,
     shootdown_submit_call,
 };
+pub use control::{shootdown_ask, shootdown_barrier, shootdown_kick, shootdown_serialise};
 pub use cpus::{CpuSet, shootdown_ready_cpus};
 pub use flush::{
     Range, SHOOTDOWN_ALL_PAGES, SHOOTDOWN_FREED_TABLES, SHOOTDOWN_STRICT, shootdown_flush,
@@ -68,7 +70,7 @@ pub use space::{
 };
 pub use status::*;
 pub use ticket::{
-    shootdown_kick, shootdown_ticket_drop, shootdown_ticket_give_up, shootdown_ticket_hand_over,
+    shootdown_ticket_drop, shootdown_ticket_give_up, shootdown_ticket_hand_over,
     shootdown_ticket_is_done, shootdown_ticket_wait,
 };
 pub use walk::{shootdown_sync_walks, shootdown_walk_begin, shootdown_walk_end};

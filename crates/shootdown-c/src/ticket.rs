@@ -1,16 +1,12 @@
 //! Tickets: what was submitted and not yet waited for, in memory of C's; and kicks, which have nothing else.
 
 use shootdown::{
-    FlushTicket,
-    calls::{CallTicket, KickTicket},
-    reclaim::PendingFlush,
-    secondary::Held,
+    FlushTicket, calls::CallTicket, control::KickTicket, reclaim::PendingFlush, secondary::Held,
 };
 
-use crate::cpus::{CpuSet, mask_at};
 use crate::host::Host;
-use crate::layout::{EngineStorage, TicketStorage};
-use crate::machine::{Machine, machine};
+use crate::layout::TicketStorage;
+use crate::machine::Machine;
 use crate::opaque::{Opaque, Stored, check_pointer};
 use crate::status::{
     Outcome, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, Status, status,
@@ -182,39 +178,5 @@ pub unsafe extern "C" fn shootdown_ticket_hand_over(ticket: *mut TicketStorage) 
             other => other,
         };
         memory.fill(|| left)
-    })())
-}
-
-/// Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
-/// CPU has left its guest, a CPU in a stretch with interrupts off that does not poll has left it. Puts into ticket, which is empty, the
-/// right to wait for that; if ticket is null, nobody waits. Any context but NMI, also inside a called function; it may wait for a free
-/// slot, serving flushes.
-///
-/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY (the ticket is not empty).
-///
-/// # Safety
-/// 1. The pointers are null or lead to what the header says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn shootdown_kick(
-    engine: *mut EngineStorage,
-    targets: *const CpuSet,
-    ticket: *mut TicketStorage,
-) -> Status {
-    status((|| {
-        // SAFETY: duty 1.
-        let machine = unsafe { machine(engine) }?;
-        let targets = match targets.is_null() {
-            true => machine.engine.ready_cpus(),
-            // SAFETY: duty 1.
-            false => unsafe { mask_at(targets) }?,
-        };
-        machine.check_memory()?;
-        if ticket.is_null() {
-            let _ = machine.engine.kick(&targets);
-            return Ok(());
-        }
-        // SAFETY: duty 1.
-        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
-        memory.fill(|| Ticket::Kick(machine.engine.kick(&targets)))
     })())
 }

@@ -286,6 +286,71 @@ fn freed_tables_wait_for_a_walk() {
     told!(SHOOTDOWN_OK, shootdown_space_deinit(engine, &mut space));
 }
 
+thread_local! {
+    static SYNCHRONISED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+unsafe extern "C" fn synchronise(_: *mut c_void) {
+    SYNCHRONISED.set(SYNCHRONISED.get() + 1);
+}
+
+unsafe extern "C" fn count(data: *mut c_void, _: u32) {
+    // SAFETY: the test lends a number.
+    let counted = unsafe { &mut *data.cast::<u32>() };
+    *counted += 1;
+}
+
+/// One thread plays both CPUs: each polls where it is waited for.
+#[test]
+fn barriers_and_functions_that_are_asked_for() {
+    let machine = Machine::with(2, |table| table.synchronise_here = Some(synchronise));
+    let engine = machine.engine();
+    let mut space = SpaceStorage::ZERO;
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_space_init(engine, &mut space, 0x1000)
+    );
+    become_cpu(1);
+    told!(SHOOTDOWN_OK, shootdown_online(engine));
+    told!(SHOOTDOWN_OK, shootdown_switch_to(engine, &mut space));
+    let done_by_poll = |submit: &dyn Fn(*mut TicketStorage) -> Status| {
+        let mut ticket = TicketStorage::ZERO;
+        become_cpu(0);
+        assert_eq!(submit(&mut ticket), SHOOTDOWN_OK);
+        let mut states = [true; 2];
+        for (polls, is_done) in [false, true].into_iter().zip(&mut states) {
+            if polls {
+                become_cpu(1);
+                told!(SHOOTDOWN_OK, shootdown_poll(engine));
+            }
+            told!(SHOOTDOWN_OK, shootdown_ticket_is_done(&ticket, is_done));
+        }
+        assert_eq!(states, [false, true]);
+        told!(SHOOTDOWN_OK, shootdown_ticket_drop(&mut ticket));
+    };
+    let address = &raw mut space;
+    done_by_poll(&|ticket| call!(shootdown_barrier(engine, address, ticket)));
+    assert_eq!(SYNCHRONISED.get(), 0);
+    done_by_poll(&|ticket| call!(shootdown_serialise(engine, core::ptr::null(), ticket)));
+    assert_eq!(SYNCHRONISED.get(), 2);
+    become_cpu(0);
+    let mut counted = 0u32;
+    let data = (&raw mut counted).cast();
+    told!(SHOOTDOWN_OK, shootdown_ask(engine, 0, Some(count), data));
+    told!(
+        SHOOTDOWN_NOT_ONLINE,
+        shootdown_ask(engine, 3, Some(count), data)
+    );
+    told!(SHOOTDOWN_NULL, shootdown_ask(engine, 0, None, data));
+    assert_eq!(counted, 1);
+    let without = Machine::with_cpus(1);
+    let null = core::ptr::null_mut();
+    told!(
+        SHOOTDOWN_INVALID,
+        shootdown_serialise(without.engine(), null, null.cast())
+    );
+}
+
 /// What a device was told, and what it answers.
 #[derive(Default)]
 struct Device {

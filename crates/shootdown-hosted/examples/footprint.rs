@@ -96,7 +96,7 @@ macro_rules! row {
                 let _ = ENGINE.post_data(CpuId::new(1), &DATA);
                 ENGINE.platform().relax();
             }),
-            measure(|| ENGINE.kick(&other).wait()),
+            measure(|| ENGINE.control().kick(&other).wait()),
             measure(flush),
             measure(|| ENGINE.flush(space, apart, FreedTables::No)),
             measure(|| ENGINE.flush(FlushScope::Kernel, page(7), FreedTables::No)),

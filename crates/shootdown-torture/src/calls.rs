@@ -28,6 +28,20 @@ where
         })
     }
 
+    /// As `call_one`, of one that answers wherever it polls.
+    pub(crate) fn ask(&self, rng: &mut Rng) -> bool {
+        let target = self.some_cpu(rng);
+        let function = |cpu, sequence| self.answer_anywhere(cpu, sequence);
+        self.check_call(&CpuMask::only(target), &function, |function| {
+            // SAFETY: 1. it counts.
+            let asked = unsafe { self.host.engine().control().ask(target, function) };
+            match asked {
+                Ok(()) => CpuMask::only(target),
+                Err(_) => CpuMask::EMPTY,
+            }
+        })
+    }
+
     pub(crate) fn call_many(&self, rng: &mut Rng) -> bool {
         let function = |cpu, sequence| self.answer(cpu, sequence);
         self.call_some(rng, &function)
@@ -139,6 +153,12 @@ where
     /// What a called function does.
     fn answer(&self, cpu: CpuId, sequence: u64) {
         self.torture.check_section(Some(self.operation), cpu);
+        self.answer_anywhere(cpu, sequence);
+        self.load_in_function(sequence);
+    }
+
+    /// What one does that runs in the middle of something.
+    fn answer_anywhere(&self, cpu: CpuId, sequence: u64) {
         let here = self.host.engine().platform().current_cpu();
         if here != cpu {
             let (expected, found) = (u64::from(cpu.as_u32()), u64::from(here.as_u32()));
@@ -148,7 +168,6 @@ where
         if let Err(seen) = record.sees(sequence) {
             self.report(Promise::WriteSeen, cpu, sequence, seen);
         }
-        self.load_in_function(sequence);
         record.reply(cpu, sequence);
     }
 

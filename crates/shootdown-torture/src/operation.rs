@@ -63,6 +63,8 @@ operations! {
     Walk "walk" 8,
     /// A request that only wants to be answered.
     Kick "kick" 4,
+    /// A function that its target runs wherever it polls.
+    Ask "ask" 6,
     /// Loads of pages.
     Access "access" 40,
     /// Another space for this task, or none.

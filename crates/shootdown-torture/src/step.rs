@@ -147,6 +147,7 @@ where
             Operation::FlushWhole => self.flush_whole(rng),
             Operation::Walk => self.walk(rng),
             Operation::Kick => self.kick(rng),
+            Operation::Ask => self.ask(rng),
             Operation::Access => self.access(rng),
             Operation::Enter => self.enter(rng),
             Operation::IrqsOff => self.irqs_off(rng),
@@ -190,7 +191,7 @@ where
         let sections = &self.torture.sections;
         let targets = self.some_cpus(rng);
         let silent = sections.silent(&targets);
-        let ticket = self.host.engine().kick(&targets);
+        let ticket = self.host.engine().control().kick(&targets);
         self.maybe_move(rng);
         ticket.wait();
         if let Some(it) = silent.filter(|it| sections.is_still(*it)) {

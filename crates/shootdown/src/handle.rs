@@ -51,6 +51,11 @@ handle! {
 }
 
 handle! {
+    /// What other CPUs do beside calls and flushes: [`Shootdown::control`].
+    CpuControl
+}
+
+handle! {
     /// Counters, and what finds CPUs that do not answer: [`Shootdown::watch`].
     Watcher
 }
@@ -78,6 +83,12 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub fn secondary_tlbs(&self) -> SecondaryTlbs<'_, P> {
         SecondaryTlbs(self)
+    }
+
+    /// Kicks, barriers, and functions that CPUs run wherever they poll. Any context.
+    #[inline]
+    pub fn control(&self) -> CpuControl<'_, P> {
+        CpuControl(self)
     }
 
     /// Counters, and what finds CPUs that do not answer. Any context.

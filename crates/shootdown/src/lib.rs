@@ -53,7 +53,7 @@
 //! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_one`, `call_many`; [`CallTargets`], [`Cpus`], [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
 //! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushScope`], [`FlushRange`], [`FlushRanges`], [`PageSize`], [`FreedTables`]; module [`flushes`] |
 //! | user address spaces | [`AddressSpace`], [`Root`], [`KernelRoot`], [`SpaceId`]; `switch_to`, `switch_away`; module [`user_memory`] for lazy mode |
-//! | calls that wait later, or for nobody | `submit`, `try_post`, `post_data`, `kick`; module [`calls`] |
+//! | calls that wait later, or for nobody | `submit`, `try_post`, `post_data`; module [`calls`] |
 //! | idle loops that spin | `poll_idle`; [`calls::PollIdle`] |
 //! | measuring and watching | [`Policy`]; module [`watch`] |
 //! | a context switch that loads the root itself; firmware, sleep | module [`host_roots`] |
@@ -124,9 +124,14 @@ pub use tlb::{
 /// What calls return, and calls whose memory is the caller's.
 pub mod calls {
     pub use crate::call::{
-        CallData, CallTicket, KickTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused,
-        SlotsBusy, Wait,
+        CallData, CallTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused, SlotsBusy, Wait,
     };
+}
+
+/// Kicks, barriers, and functions that CPUs run wherever they poll.
+pub mod control {
+    pub use crate::call::KickTicket;
+    pub use crate::handle::CpuControl;
 }
 
 /// What batches return, and the limits of ranges.

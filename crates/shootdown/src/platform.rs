@@ -211,6 +211,13 @@ pub unsafe trait Platform: Sync {
         let _ = address;
     }
 
+    /// This CPU executes no instruction from here on that it fetched or decoded before: x86 SERIALIZE, or IRET to the next instruction; Arm `ISB`; RISC-V `FENCE.I`;
+    /// LoongArch `IBAR 0`. Called with interrupts off, before this CPU answers a [`serialise`](crate::control::CpuControl::serialise); nothing rests on how it takes
+    /// interrupts or returns from them. Without it that panics.
+    fn synchronise_here(&self) {
+        unimplemented!("serialise needs Platform::synchronise_here");
+    }
+
     /// Whether there is a way to flush other CPUs without interrupting them ([`flush_remote`](Self::flush_remote)). Without it nothing
     /// below is called, and it costs nothing.
     #[inline]

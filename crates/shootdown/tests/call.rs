@@ -11,7 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use puppet::*;
-use shootdown::calls::{CallData, KickTicket, NotReady, PAYLOAD_BYTES, SlotsBusy, Wait};
+use shootdown::calls::{CallData, NotReady, PAYLOAD_BYTES, SlotsBusy, Wait};
+use shootdown::control::KickTicket;
 use shootdown::watch::*;
 use shootdown::*;
 
@@ -458,7 +459,7 @@ where
         .call_one(cpu(0), &|_| {
             let kick = puppet.as_cpu(1, || {
                 machine.try_post(&mask([0]), move |_| RUNS.add()).unwrap();
-                machine.kick(&mask([0]))
+                machine.control().kick(&mask([0]))
             });
             machine.poll(); // takes the inbox because of the kick, and serves flushes only
             assert!(kick.is_done());
@@ -852,17 +853,17 @@ fn functions_run_in_no_section_that_waits_for_flushes() {
                     RUNS.add();
                 })
                 .unwrap();
-            machine.kick(&mask([0]))
+            machine.control().kick(&mask([0]))
         })
     };
     let sections: [&dyn Fn(); 5] = [
         &|| machine.flush(&space, range, FreedTables::No),
-        &|| machine.kick(&mask([1])).wait(),
+        &|| machine.control().kick(&mask([1])).wait(),
         &|| {
             puppet.deliver_on_relax.store(false, Relaxed);
-            let kicks: Vec<_> = (0..4).map(|_| machine.kick(&mask([1]))).collect();
+            let kicks: Vec<_> = (0..4).map(|_| machine.control().kick(&mask([1]))).collect();
             puppet.deliver_on_relax.store(true, Relaxed);
-            machine.kick(&mask([1])).wait();
+            machine.control().kick(&mask([1])).wait();
             kicks.into_iter().for_each(KickTicket::wait);
         },
         &|| {

@@ -77,7 +77,7 @@ fn a_flush_does_not_wait_for_a_long_list_of_call_data() {
             puppet.skipped_ns.fetch_add(5000, Relaxed);
             let mut kick = kick.lock().unwrap();
             match &*kick {
-                None => *kick = Some(puppet.as_cpu(2, || machine.kick(&mask([1])))),
+                None => *kick = Some(puppet.as_cpu(2, || machine.control().kick(&mask([1])))),
                 Some(kick) if kick.is_done() => {
                     let _ = DONE_AT.compare_exchange(0, RUNS.get(), Relaxed, Relaxed);
                 }
@@ -222,14 +222,14 @@ fn any_cpu_is_this_one_or_the_next() {
 fn a_kicked_cpu_passes_through_the_engine() {
     let (machine, puppet) = with_puppet::<4>();
     puppet.deliver_on_relax.store(false, Relaxed);
-    let kick = machine.kick(&mask([0, 1, 2]));
+    let kick = machine.control().kick(&mask([0, 1, 2]));
     assert!(!kick.is_done());
     assert!(puppet.deliver(1));
     assert!(!kick.is_done(), "CPU 2 has not answered");
     puppet.as_cpu(2, || assert!(machine.poll()));
     assert!(kick.is_done());
     kick.wait();
-    let to_nobody = machine.kick(&mask([0]));
+    let to_nobody = machine.control().kick(&mask([0]));
     assert!(to_nobody.is_done(), "this CPU needs none");
     to_nobody.wait();
     let stats = machine.watch().total_stats();
@@ -237,6 +237,6 @@ fn a_kicked_cpu_passes_through_the_engine() {
     assert_eq!(stats.remote_flushes, 0, "there is nothing to flush");
     puppet.deliver_on_relax.store(true, Relaxed);
     machine
-        .call_one(cpu(1), &|_| machine.kick(&mask([2])).wait())
+        .call_one(cpu(1), &|_| machine.control().kick(&mask([2])).wait())
         .unwrap();
 }

@@ -12,6 +12,8 @@ mod bare;
 mod broadcast;
 #[path = "call.rs"]
 mod call;
+#[path = "control.rs"]
+mod control;
 #[path = "data.rs"]
 mod data;
 #[path = "defer.rs"]

@@ -69,7 +69,7 @@ fn a_look_is_not_kept_by_a_request_that_is_stuck_for_good() {
     let (machine, puppet) = with_puppet::<4>();
     machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
-    let ticket = puppet.as_cpu(2, || machine.kick(&CpuMask::only(cpu(1))));
+    let ticket = puppet.as_cpu(2, || machine.control().kick(&CpuMask::only(cpu(1))));
     puppet.as_cpu(3, || {
         machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap()
     });

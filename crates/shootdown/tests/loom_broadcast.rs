@@ -108,7 +108,7 @@ fn a_slot_that_is_found_early_completes() {
         let responder = idler(&machine, 3, move || stop.load(Ordering::Acquire));
         let target = CpuMask::only(cpu(3));
         _ = machine.submit(&target, |_| (), Wait::None);
-        machine.kick(&target).wait();
+        machine.control().kick(&target).wait();
         tell(&machine, 3, stop);
         responder.join().unwrap();
     });

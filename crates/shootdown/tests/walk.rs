@@ -478,7 +478,7 @@ fn what_a_section_forbids_panics() {
         |it| it.machine.switch_away(it.space, KERNEL_ROOT),
         |it| it.machine.user_memory().enter_lazy(it.space, KERNEL_ROOT),
         |it| _ = it.machine.user_memory().defer_flushes(it.space),
-        |it| it.machine.kick(&CpuMask::only(cpu(0))).wait(),
+        |it| it.machine.control().kick(&CpuMask::only(cpu(0))).wait(),
     ];
     for (number, misuse) in forbidden.into_iter().enumerate() {
         let scene = Scene::<4>::new(Walker::Active);

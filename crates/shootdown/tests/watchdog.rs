@@ -402,7 +402,7 @@ fn a_wait_for_a_slot_interrupts_the_targets_of_all_requests_again() {
     machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     let held: Vec<_> = [1, 1, 1, 2]
-        .map(|target| machine.kick(&CpuMask::only(cpu(target))))
+        .map(|target| machine.control().kick(&CpuMask::only(cpu(target))))
         .into();
     puppet.lose_interrupt(2);
     puppet.at_stall(|puppet| {
@@ -411,7 +411,7 @@ fn a_wait_for_a_slot_interrupts_the_targets_of_all_requests_again() {
             puppet.hear_again(1);
         }
     });
-    machine.kick(&CpuMask::only(cpu(3))).wait();
+    machine.control().kick(&CpuMask::only(cpu(3))).wait();
     assert_eq!(REPORTS.get(), 1);
     assert!(held[3].is_done() && !held[0].is_done());
     assert_eq!(puppet.stalls.take()[0].target, cpu(1));

@@ -22,6 +22,7 @@ impl MemorySpace {
     /// [`MapError::NoMemory`]; nothing is left of the copy then.
     pub fn fork(&self) -> Result<Arc<Self>, MapError> {
         let child = Self::new()?;
+        child.barriers.inherit(&self.barriers);
         let mut gather = Gather::of(self, UserRange::ALL);
         let mut inner = self.lock();
         // Nobody else knows the child: its lock is free.

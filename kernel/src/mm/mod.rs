@@ -10,6 +10,7 @@
 
 mod access;
 pub mod advise;
+mod barrier;
 #[cfg(target_os = "none")]
 mod boot;
 pub mod brk;
@@ -44,6 +45,7 @@ mod witness;
 
 pub use access::{FaultAccess, FaultError};
 pub use advise::Advice;
+pub use barrier::Barrier;
 #[cfg(target_os = "none")]
 pub use boot::init;
 pub use error::MapError;

@@ -1,5 +1,6 @@
 //! [`MemorySpace`]: the address space of one process.
 
+use super::barrier::Barriers;
 use super::error::MapError;
 use super::invalidate::InFlight;
 use super::layout::PhysAddr;
@@ -36,6 +37,8 @@ pub struct MemorySpace {
     pub(super) in_flight: InFlight,
     /// Virtual machines that show parts of it.
     pub(super) machines: Machines,
+    /// Which barriers its threads may ask for.
+    pub(super) barriers: Barriers,
 }
 
 /// What the lock protects.
@@ -70,6 +73,7 @@ impl MemorySpace {
             inner: SleepMutex::new(inner),
             in_flight: InFlight::none(),
             machines: Machines::new(),
+            barriers: Barriers::none(),
         }))
     }
 

@@ -146,7 +146,8 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_getrlimit => system::getrlimit(a),
         nr::__NR_prlimit64 => system::prlimit64(me, a),
         nr::__NR_getrandom => random::getrandom(a),
-        nr::__NR_membarrier | nr::__NR_rseq | nr::__NR_set_robust_list | nr::__NR_clone3 => {
+        nr::__NR_membarrier => memory::membarrier(a),
+        nr::__NR_rseq | nr::__NR_set_robust_list | nr::__NR_clone3 => {
             // Asked for by C libraries at start, which do without.
             Err(Errno::ENOSYS)
         }

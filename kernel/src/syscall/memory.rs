@@ -10,8 +10,8 @@ use crate::errno::Errno;
 use crate::fs::{Mappable, OpenFile};
 use crate::mm::layout::page_ceil;
 use crate::mm::{
-    Advice, AreaKind, Destination, FileArea, MapRequest, MemoryFile, MemorySpace, Placement,
-    Populate, Prot, SharedArea, SyncWhen,
+    Advice, AreaKind, Barrier, Destination, FileArea, MapRequest, MemoryFile, MemorySpace,
+    Placement, Populate, Prot, SharedArea, SyncWhen,
 };
 use crate::task::{self, Current};
 use crate::user_memory::UserBytes;
@@ -23,6 +23,37 @@ fn space() -> Result<Arc<MemorySpace>, Errno> {
 
 fn prot_argument(bits: usize) -> Result<Prot, Errno> {
     Prot::from_linux(bits).ok_or(Errno::EINVAL)
+}
+
+/// Private and expedited, for memory and for cores; the others are EINVAL, and not in the answer to the query.
+pub(super) fn membarrier(a: &Args) -> Outcome {
+    use linux::membarrier_cmd::{
+        MEMBARRIER_CMD_PRIVATE_EXPEDITED as MEMORY,
+        MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE as CORE,
+        MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as REGISTER_MEMORY,
+        MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE as REGISTER_CORE,
+    };
+    let (command, flags, space) = (a.u32(0), a.u32(1), space()?);
+    let known = [MEMORY, REGISTER_MEMORY, CORE, REGISTER_CORE].map(|command| command as u32);
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if command == 0 {
+        return Ok(known.iter().sum::<u32>() as usize);
+    }
+    let number = known.iter().position(|it| *it == command);
+    let barrier = match number.ok_or(Errno::EINVAL)? {
+        0 | 1 => Barrier::Memory,
+        _ => Barrier::Core,
+    };
+    if command == REGISTER_MEMORY as u32 || command == REGISTER_CORE as u32 {
+        space.register(barrier);
+        return Ok(0);
+    }
+    match space.barrier(barrier) {
+        true => Ok(0),
+        false => Err(Errno::EPERM),
+    }
 }
 
 pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {

@@ -142,6 +142,7 @@ pub fn table() -> Platform {
         begin_secondary: None,
         finish_secondary: None,
         release_secondary: None,
+        synchronise_here: None,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use shootdown::{
     Capacity, CpuId, CpuMask, FlushRange, FlushScope, FlushTicket, FreedTables, PageSize,
-    calls::{CallTicket, KickTicket, Wait},
+    calls::{CallTicket, Wait},
+    control::KickTicket,
 };
 
 use crate::kernel::World;
@@ -114,7 +115,7 @@ impl<C: Capacity> World<C> {
                 let targets = self.note_sent(serial, &ticket.targets());
                 Sent::Call(ticket, (serial, targets, wait))
             }
-            4..6 => Sent::Kick(self.engine.kick(&wanted)),
+            4..6 => Sent::Kick(self.engine.control().kick(&wanted)),
             _ => {
                 let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
                 let freed = match draw.once_in(3) {

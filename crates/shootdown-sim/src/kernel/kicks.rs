@@ -24,7 +24,7 @@ impl<C: Capacity> World<C> {
     }
 
     /// The targets that are in stretches, and these, as far as this CPU knows that they are online.
-    fn known_stretches(&self, wanted: &CpuMask<C>) -> Vec<(usize, u64)> {
+    pub(super) fn known_stretches(&self, wanted: &CpuMask<C>) -> Vec<(usize, u64)> {
         let in_stretch = |cpu: &usize| self.online[*cpu].get() && self.stretches[*cpu].get() != 0;
         let mut targets = self.indexes(wanted);
         targets.retain(in_stretch);
@@ -47,7 +47,7 @@ impl<C: Capacity> World<C> {
     /// Kicks and waits: no target is where it was before.
     pub(super) fn kick(&self, wanted: &CpuMask<C>) {
         let known = self.known_stretches(wanted);
-        self.engine.kick(wanted).wait();
+        self.engine.control().kick(wanted).wait();
         for (cpu, stretch) in known {
             self.hardware.saw(Sight::KickedOut);
             if self.stretches[cpu].get() == stretch {

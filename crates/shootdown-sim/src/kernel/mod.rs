@@ -25,6 +25,7 @@ mod away;
 mod block;
 mod calling;
 mod calls;
+mod control;
 mod data;
 mod device;
 mod facts;

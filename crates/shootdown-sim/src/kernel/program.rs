@@ -119,6 +119,7 @@ impl<C: Capacity> World<C> {
             Operation::Listen => self.change_listener(draw),
             Operation::UseShadow => self.use_shadow(draw),
             Operation::Reclaim => self.reclaim(draw),
+            Operation::Control => self.control(draw),
         }
     }
 

@@ -35,7 +35,7 @@ impl<C: Capacity> World<C> {
                 kernel_range(draw.below(PAGES_PER_TABLE)),
                 FreedTables::No,
             ),
-            1 => second.kick(&self.some_cpus(draw)).wait(),
+            1 => second.control().kick(&self.some_cpus(draw)).wait(),
             2 => self.call_by_second(second, draw),
             _ => self.try_foreign_space(second, draw),
         }

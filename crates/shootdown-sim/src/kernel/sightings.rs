@@ -148,10 +148,16 @@ pub enum Sight {
     ReclaimServedElsewhere,
     /// A task waited for a flush that another one had submitted.
     HandedOver,
+    /// A function was asked for by a CPU that held a lock.
+    AskedUnderLock,
+    /// A barrier was what let one of two threads see the other.
+    BarrierNeeded,
+    /// Another CPU fetched its instructions anew.
+    Serialised,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 71;
+const SIGHTS: usize = 74;
 
 impl Sight {
     /// All of them, in words.
@@ -290,6 +296,18 @@ impl Sight {
             "a CPU loaded another space during a reclaim",
         ),
         (Self::HandedOver, "a task waited for another one's flush"),
+        (
+            Self::AskedUnderLock,
+            "a CPU was asked by one that held a lock",
+        ),
+        (
+            Self::BarrierNeeded,
+            "a barrier let one of two threads see the other",
+        ),
+        (
+            Self::Serialised,
+            "other CPUs fetched their instructions anew",
+        ),
     ];
 }
 

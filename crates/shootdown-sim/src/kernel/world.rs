@@ -9,6 +9,7 @@ use shootdown::{Capacity, CpuId, Platform};
 
 use crate::explore::View;
 use crate::kernel::calls::Ledger;
+use crate::kernel::control::Controls;
 use crate::kernel::data::SharedData;
 use crate::kernel::forgotten::Forgotten;
 use crate::kernel::frames::Frames;
@@ -90,6 +91,7 @@ pub struct World<C: Capacity> {
     pub(super) guests: Guests<C>,
     pub(super) secondary: Secondary,
     pub(super) handed: Handed<C>,
+    pub(super) controls: Controls,
     /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
@@ -163,6 +165,7 @@ impl<C: Capacity> World<C> {
             guests: Guests::default(),
             secondary: Secondary::default(),
             handed: Handed::default(),
+            controls: Controls::new(cpus + threads),
             ledger,
             stage: AtomicU64::new(0),
         };

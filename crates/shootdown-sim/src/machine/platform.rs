@@ -233,6 +233,10 @@ unsafe impl<C: Capacity> Platform for SimPlatform<C> {
         context.boundary();
     }
 
+    fn synchronise_here(&self) {
+        context().with(|state| state.synchronised += 1);
+    }
+
     fn prefetch_write(&self, address: usize) {
         context().with(|state| state.prefetch(address));
     }

@@ -80,6 +80,8 @@ pub struct State {
     pub events: u64,
     /// What the engine had its platform do.
     pub deeds: Deeds,
+    /// How often a CPU has fetched its instructions anew.
+    pub synchronised: u64,
     /// Why the run is over before its end.
     pub failure: Option<Failure>,
     /// What happened, in words, if somebody wants to read it.
@@ -102,6 +104,7 @@ impl State {
             model,
             events: 0,
             deeds: Deeds::default(),
+            synchronised: 0,
             failure: None,
             story: None,
             unfinished: cpus,

@@ -151,7 +151,7 @@ fn collapse_often<C: Capacity>(
             WaitedFor::BySync => {
                 engine.flush(space, range, FreedTables::No);
                 let all: CpuMask<C> = space.cpus();
-                engine.kick(&all).wait();
+                engine.control().kick(&all).wait();
             }
             WaitedFor::ByInterrupt | WaitedFor::ByMark => {
                 engine.flush(space, range, FreedTables::Yes);

@@ -184,7 +184,7 @@ impl<P: Platform> Shootdown<P> {
             (!self.policy().waits_preemptibly()).then(|| PreemptGuard::new(&self.platform));
         let slot = self.free_slot_for_function();
         let Dispatched { local, published } = no_unwind(LENT, || dispatch(&slot, request));
-        let wait = WaitOnDrop(self, published);
+        let wait = WaitOnDrop::<P, false>(self, published);
         if local {
             self.enter(slot.here, Entry::of(&request), || lent(slot.here.cpu));
         }
@@ -298,15 +298,23 @@ pub(super) struct Dispatched {
 }
 
 /// Why a call does not unwind from where its function is published to where it is done.
-const LENT: &str = "a call unwound that has lent its function to other CPUs";
+pub(super) const LENT: &str = "a call unwound that has lent its function to other CPUs";
 
-/// Waits also when what runs meanwhile unwinds: the targets use a borrow of our caller's.
-struct WaitOnDrop<'a, P: Platform>(&'a Shootdown<P>, Option<RequestRef>);
+/// Waits also when what runs meanwhile unwinds: the targets use a borrow of our caller's. As a wait for a flush, or as one for a function.
+// No field: that costs a call an instruction.
+pub(super) struct WaitOnDrop<'a, P: Platform, const FLUSH: bool>(
+    pub(super) &'a Shootdown<P>,
+    pub(super) Option<RequestRef>,
+);
 
-impl<P: Platform> Drop for WaitOnDrop<'_, P> {
+impl<P: Platform, const FLUSH: bool> Drop for WaitOnDrop<'_, P, FLUSH> {
     fn drop(&mut self) {
+        let what = match FLUSH {
+            true => WaitsFor::Flush,
+            false => WaitsFor::Function,
+        };
         if let Some(request) = self.1 {
-            no_unwind(LENT, || self.0.wait_for(request, WaitsFor::Function));
+            no_unwind(LENT, || self.0.wait_for(request, what));
         }
     }
 }

@@ -11,9 +11,10 @@
 //! * `number`, `request`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
 //! * `free_slot`, `publish`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
-//! * `function`, `post`, `data`, `kick`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
+//! * `function`, `post`, `data`, `kick`, `ask`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
 //!   waits for.
 
+mod ask;
 mod data;
 mod free_slot;
 mod function;
@@ -43,6 +44,7 @@ pub use post_data::PostRefused;
 pub use request::PAYLOAD_BYTES;
 pub use targets::CallTargets;
 
+pub(crate) use ask::Asked;
 pub(crate) use data::{OwnPosts, PostedList, TakenLinks};
 pub(crate) use free_slot::FreeSlot;
 pub(crate) use inbox::Inbox;

@@ -73,6 +73,12 @@ impl SpaceId {
     pub(super) const FOREIGN: Self = Self(1);
     /// Whatever space a CPU has loaded.
     pub(super) const LOADED: Self = Self(2);
+    /// No space: each target executes a full barrier.
+    pub(super) const BARRIER: Self = Self(3);
+    /// No space: each target fetches its instructions anew.
+    pub(super) const SERIALISE: Self = Self(4);
+    /// No space: each target runs a function.
+    pub(super) const ASK: Self = Self(5);
     /// A name that no space has.
     pub(crate) const NOBODY: Self = Self(u64::MAX);
     /// Where the engine's number begins.

@@ -1,5 +1,6 @@
 //! [`FlushRequest`]: what a flush asks of its targets.
 
+use crate::call::Asked;
 use crate::platform::Platform;
 use crate::tlb::{FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
 
@@ -32,6 +33,32 @@ impl FlushRequest {
         ranges: Self::NONE.ranges.with_freed(),
         ..Self::NOTHING
     };
+
+    /// Each target executes a full barrier.
+    pub(crate) const BARRIER: Self = Self {
+        space: SpaceId::BARRIER,
+        ..Self::NONE
+    };
+
+    /// Each target fetches its instructions anew.
+    pub(crate) const SERIALISE: Self = Self {
+        space: SpaceId::SERIALISE,
+        ..Self::NONE
+    };
+
+    /// Its target runs what is lent.
+    pub(crate) fn ask(lent: &Asked) -> Self {
+        Self {
+            space: SpaceId::ASK,
+            generation: TlbGen::from_raw(core::ptr::from_ref(lent).expose_provenance() as u64),
+            ..Self::NONE
+        }
+    }
+
+    /// What [`ask`](Self::ask) was given; only of such a request.
+    pub(super) fn lent(&self) -> *const Asked {
+        core::ptr::with_exposed_provenance(self.generation.as_u64() as usize)
+    }
 
     /// Everything, of the kernel's part and of each space.
     const ALL: Self = Self {

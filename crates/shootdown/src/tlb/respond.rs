@@ -5,6 +5,7 @@ use crate::engine::Shootdown;
 use crate::guard::no_unwind;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
+use crate::sync::{Ordering, fence};
 use crate::tlb::{Attention, Changes, FlushRange, FlushRequest, FreedTables, PageSize, SpaceId};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
@@ -100,10 +101,10 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     fn check_due(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
         if P::CONFIG.has_reclaim && request.space == SpaceId::LOADED {
-            return self.has_space_loaded(me);
+            return self.has_space_loaded(me, request);
         }
         if me.tlb.loaded() != request.space {
-            self.count_stray(me);
+            self.serve_stray(me, request);
             return false;
         }
         let is_due = request.generation > me.tlb.generation();
@@ -115,10 +116,10 @@ impl<P: Platform> Shootdown<P> {
 
     /// Whether a space is loaded here that this CPU may use before it looks what it has missed.
     #[cold]
-    fn has_space_loaded(&self, me: Here<'_, P>) -> bool {
+    fn has_space_loaded(&self, me: Here<'_, P>, request: &FlushRequest) -> bool {
         let is_due = me.tlb.loaded().is_space() && me.lazy.get() != Attention::Lazy;
         if !is_due {
-            self.count_stray(me);
+            self.serve_stray(me, request);
         }
         is_due
     }
@@ -134,14 +135,26 @@ impl<P: Platform> Shootdown<P> {
         self.carry_out(me, &request, Extent::All, role);
     }
 
-    /// A flush of a space that is not loaded here.
+    /// A flush of a space that is not loaded here, or a request that is none.
     #[cold]
-    fn count_stray(&self, me: Here<'_, P>) {
+    fn serve_stray(&self, me: Here<'_, P>, request: &FlushRequest) {
         assert!(
             !me.tlb.host().is_being_left(),
             "{} polls, or flushes, between begin_switch and end_switch: keep interrupts off there, and take no lock that polls",
             me.cpu
         );
+        match request.space {
+            // ORDERING: what this CPU did before, against what it does from here on: the point that `barrier` promises.
+            SpaceId::BARRIER => fence(Ordering::SeqCst),
+            SpaceId::SERIALISE => self.platform.synchronise_here(),
+            SpaceId::ASK => {
+                // SAFETY: its initiator lends it until we acknowledge.
+                let asked = unsafe { &*request.lent() };
+                // SAFETY: 1. as above.
+                unsafe { self.run_asked(me, asked) };
+            }
+            _ => {}
+        }
         me.counters.flushes_stray.add(1);
     }
 

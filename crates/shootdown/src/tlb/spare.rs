@@ -25,6 +25,26 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
+    /// The CPUs of the space's set whose mark says so. After a barrier. Those that have left it are done with the space.
+    pub(crate) fn holders_that(
+        &self,
+        space: &AddressSpace<P::Cpus>,
+        says: impl Fn(Attention) -> bool,
+    ) -> CpuMask<P::Cpus> {
+        let mut found = CpuMask::EMPTY;
+        for group in self.groups() {
+            // ORDERING: Acquire: who has left the set has used the space for the last time; pairs with `leave` and the end of a section.
+            let holders = space.cpu_set().group(group).load(Ordering::Acquire);
+            for lane in ones_from(holders, 0) {
+                let cpu = P::Cpus::cpu(group, lane);
+                if says(self.state(cpu).lazy.get()) {
+                    found.insert(cpu);
+                }
+            }
+        }
+        found
+    }
+
     /// Puts the other CPUs that `request` has to reach into this CPU's set `targets`: holders of `space`, those of many spaces, or all that are online where it is about
     /// the kernel's part. After the barrier that follows the page-table change, with interrupts off.
     pub(super) fn find_targets(

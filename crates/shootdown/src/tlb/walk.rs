@@ -13,14 +13,11 @@
 use core::marker::PhantomData;
 
 use crate::call::{Found, Kind};
-use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::{IrqGuard, no_unwind};
 use crate::handle::UserMemory;
-use crate::mask::CpuMask;
 use crate::memory::Here;
-use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::{Ordering, OwnWord, fence};
 use crate::tlb::{AddressSpace, Attention, FlushRequest};
@@ -135,22 +132,12 @@ impl<'a, P: Platform> UserMemory<'a, P> {
         // ORDERING: the caller's unlinking / read CPU set and marks, against store mark and CPU bit / read entries in `tell_initiators`.
         fence(Ordering::SeqCst);
         let all_say_so = engine.platform.flushes_remotely();
-        let mut walkers = CpuMask::EMPTY;
-        for group in engine.groups() {
-            // ORDERING: Acquire: who has left the set has read its last entry; pairs with `leave` and the end of a section.
-            let holders = space.cpu_set().group(group).load(Ordering::Acquire);
-            for lane in ones_from(holders, 0) {
-                let cpu = P::Cpus::cpu(group, lane);
-                let may_walk = match engine.state(cpu).lazy.get() {
-                    Attention::Walking => true,
-                    Attention::Active | Attention::Joining => !all_say_so,
-                    Attention::Lazy | Attention::Detached | Attention::Deferring => false,
-                };
-                if may_walk {
-                    walkers.insert(cpu);
-                }
-            }
-        }
+        let may_walk = |attention| match attention {
+            Attention::Walking => true,
+            Attention::Active | Attention::Joining => !all_say_so,
+            Attention::Lazy | Attention::Detached | Attention::Deferring => false,
+        };
+        let walkers = engine.holders_that(space, may_walk);
         engine.send_kick(&walkers, FlushRequest::SYNC).wait();
     }
 }

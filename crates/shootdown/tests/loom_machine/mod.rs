@@ -199,6 +199,8 @@ pub struct Model<const N: usize> {
     pub device: Mutex<Option<u64>>,
     /// The listener's own memory.
     pub device_page: TablePage,
+    /// How often each CPU has fetched its instructions anew.
+    pub synchronised: [AtomicU64; N],
 }
 
 // SAFETY: each loom thread is one CPU with a fixed number; "interrupts" run only inside `take_interrupt`, so
@@ -351,6 +353,10 @@ where
 
     fn now_ns(&self) -> u64 {
         0
+    }
+
+    fn synchronise_here(&self) {
+        self.synchronised[self.current_cpu().index()].fetch_add(1, Ordering::Relaxed);
     }
 
     fn relax(&self) {
@@ -510,6 +516,7 @@ where
         vcpus: std::array::from_fn(|_| AtomicU64::new(0)),
         device: Mutex::new(None),
         device_page: TablePage::new(),
+        synchronised: std::array::from_fn(|_| AtomicU64::new(0)),
         table_page: TablePage::new(),
         shared_top: AtomicBool::new(true),
         guest_slots: std::array::from_fn(|_| std::array::from_fn(|_| AsidSlot::new())),
@@ -748,13 +755,20 @@ pub fn copies_arrive_whole_and_in_order(make: fn() -> Arc<Machine<2>>, last: u64
 /// The CPUs of a machine that is made by `make` call each other and take no interrupts while they wait: each serves the other.
 /// (Afterwards each takes interrupts until the other is done, as an idle CPU would.)
 pub fn waiters_serve_each_other(make: fn() -> Arc<Machine<2>>) {
+    two_wait_for_each_other(make, |machine, target| {
+        machine.call_one(target, &|_| {}).unwrap();
+    });
+}
+
+/// Each CPU of two does what waits for the other.
+pub fn two_wait_for_each_other(make: fn() -> Arc<Machine<2>>, wait_for: fn(&Machine<2>, CpuId)) {
     check(2, move || {
         let machine = make();
         let finished: &'static [AtomicBool; 2] =
             Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
         let call_the_other = move |machine: &Machine<2>| {
             let me = machine.platform().current_cpu().as_u32();
-            machine.call_one(CpuId::new(1 - me), &|_| {}).unwrap();
+            wait_for(machine, CpuId::new(1 - me));
             finished[me as usize].store(true, Ordering::Release);
             wake(machine, 1 - me);
             idle_until(machine, || {

@@ -153,6 +153,8 @@ pub struct Puppet {
     pub walked_freed: Log<u32>,
     pub trace: Log<TraceEvent>,
     pub flushes: Log<(u32, LocalFlush)>,
+    /// Who fetched its instructions anew.
+    pub synchronised: Log<u32>,
     /// The target sets.
     pub multicasts: Log<Vec<u32>>,
     /// Who asked for which cache line.
@@ -281,6 +283,11 @@ where
         self.multicasts
             .push(targets.iter().map(CpuId::as_u32).collect());
         targets.iter().try_for_each(|target| self.send_ipi(target))
+    }
+
+    fn synchronise_here(&self) {
+        let cpu = self.current_cpu().as_u32();
+        self.synchronised.push(cpu);
     }
 
     fn prefetch_write(&self, address: usize) {

@@ -47,12 +47,14 @@ pub enum Break {
     CopyBehind,
     /// Read page tables without their lock, and without saying so.
     WalkUnprotected,
+    /// Issue barriers on the CPU that was asked for them, and not on others.
+    BarrierHere,
     /// Lose each 16th interrupt of the timers, as an emulator may.
     TickLost,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 15] = [
+pub const ALL: [(&str, Break); 16] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -67,6 +69,7 @@ pub const ALL: [(&str, Break); 15] = [
     ("log-stays", Break::LogStays),
     ("stays-preempted", Break::StaysPreempted),
     ("walk-unprotected", Break::WalkUnprotected),
+    ("barrier-here", Break::BarrierHere),
     ("tick-lost", Break::TickLost),
 ];
 
@@ -113,6 +116,7 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
             | Break::LogStays
             | Break::StaysPreempted
             | Break::WalkUnprotected
+            | Break::BarrierHere
             | Break::TickLost,
         ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
@@ -201,6 +205,11 @@ pub fn dawdle() {
     ) {
         (0..TURNS).for_each(|_| core::hint::spin_loop());
     }
+}
+
+/// Whether barriers reach no other CPU.
+pub fn issues_barriers_here() -> bool {
+    selected() == Some(Break::BarrierHere)
 }
 
 /// Whether the mistake of [`Break::WalkUnprotected`] is to be made.

@@ -46,8 +46,8 @@ const BREAKS: [(&str, &str); 5] = [
 ];
 /// Programs that look for one mistake, which they have to notice, with their arguments: that is, a child sees what
 /// its parent wrote after the fork, the stored copy of a file lacks a write, a server works on an earlier client's page, a call
-/// copies from a page that was discarded, a guest reads one, or a page that it writes to is in no log.
-const NOTICED: [(&str, &str, &str); 8] = [
+/// copies from a page that was discarded, a guest reads one, a page that it writes to is in no log, or two threads do not see each other.
+const NOTICED: [(&str, &str, &str); 9] = [
     ("t_fork", "", "fork-local"),
     ("t_dirty", "600", "sync-local"),
     ("t_dirty", "600", "copy-early"),
@@ -56,6 +56,7 @@ const NOTICED: [(&str, &str, &str); 8] = [
     ("t_defer", "", "copy-behind"),
     ("t_kvm_memory", "", "guest-stays"),
     ("t_kvm_memory", "", "log-stays"),
+    ("t_membarrier", "", "barrier-here"),
 ];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
