@@ -128,6 +128,12 @@
 // Alignment of a node.
 #define SHOOTDOWN_NODE_ALIGN 8
 
+// No flush is served from the first step on: for what runs with caches off, or patches the responder.
+#define SHOOTDOWN_WITHOUT_FLUSHES 1
+
+// Nobody is interrupted: threads of the kernel come by shootdown_arrive, so that nobody holds a lock.
+#define SHOOTDOWN_OF_THREADS 2
+
 // Flag of a flush: page-table pages were unlinked and will be freed or reused. Its ranges then cover everything that they translated, not just what
 // was mapped. Without it only leaf entries changed.
 #define SHOOTDOWN_FREED_TABLES 1
@@ -278,6 +284,9 @@ typedef struct SHOOTDOWN_ALIGNED(8) shootdown_ticket_t {
 typedef struct SHOOTDOWN_ALIGNED(128) shootdown_space_t {
   uint8_t opaque[SHOOTDOWN_SPACE_SIZE];
 } shootdown_space_t;
+
+// What is called in a rendezvous: on each CPU, once a step, from 0.
+typedef void (*StepFunction)(void *data, uint32_t cpu, uint32_t step);
 
 // A function that can be posted to one CPU at a time, in any number and under any lock: memory of the caller's, all zero (SHOOTDOWN_NODE_INIT)
 // before shootdown_node_init.
@@ -471,6 +480,26 @@ shootdown_status_t shootdown_ask(struct shootdown_engine_t *engine,
                                  uint32_t target,
                                  shootdown_function_t function,
                                  void *data);
+
+// Has all online CPUs of targets, and this one, run function at the same time: it begins nowhere before all are inside, and none leaves before it has returned everywhere. In steps, 1 to 64: none
+// begins before all CPUs are done with the one before. CPUs come from the interrupt, or where they poll or wait, and wait for each other with interrupts off, serving flushes. The function
+// uses nothing of the engine, takes no lock and waits for nothing. No CPU comes online or goes offline meanwhile. Not inside a called function, nor between shootdown_walk_begin and
+// shootdown_walk_end; no lock is held that a CPU may spin for without polling. Writes to absent, unless it is null, who did not come within limit_ns.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (steps or flags), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_IN_FUNCTION, SHOOTDOWN_FAILED (not all came in time: nobody has run the function).
+shootdown_status_t shootdown_rendezvous(struct shootdown_engine_t *engine,
+                                        const struct shootdown_cpus_t *targets,
+                                        uint64_t limit_ns,
+                                        uint32_t steps,
+                                        uint32_t flags,
+                                        StepFunction function,
+                                        void *data,
+                                        struct shootdown_cpus_t *absent);
+
+// Comes to a rendezvous of SHOOTDOWN_OF_THREADS that wants this CPU, and returns when it is over. SHOOTDOWN_BUSY if there is none now. No lock held.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY.
+shootdown_status_t shootdown_arrive(struct shootdown_engine_t *engine);
 
 // Writes to cpus the CPUs that are online now. Any context; does not block.
 //

@@ -2,16 +2,20 @@
 
 use core::ffi::c_void;
 
-use shootdown::control::KickTicket;
+use shootdown::CpuId;
+use shootdown::control::{KickTicket, Rendezvous};
 
-use crate::cpus::{CpuSet, cpu_id, mask_at};
+use crate::cpus::{CpuSet, cpu_id, mask_at, put_mask};
 use crate::function::{Bound, Function};
 use crate::host::Host;
 use crate::layout::{EngineStorage, SpaceStorage, TicketStorage};
 use crate::machine::{Machine, machine};
 use crate::opaque::Opaque;
 use crate::space::space_of;
-use crate::status::{SHOOTDOWN_INVALID, SHOOTDOWN_NOT_ONLINE, Status, status};
+use crate::status::{
+    SHOOTDOWN_BUSY, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_ONLINE, SHOOTDOWN_NULL,
+    Status, status,
+};
 use crate::ticket::Ticket;
 
 /// Sends, and puts the right to wait into `ticket`, unless that is null.
@@ -141,5 +145,90 @@ pub unsafe extern "C" fn shootdown_ask(
         // SAFETY: 1. duty 2.
         let asked = unsafe { machine.engine.control().ask(target, &run) };
         asked.map_err(|_| SHOOTDOWN_NOT_ONLINE)
+    })())
+}
+
+/// What is called in a rendezvous: on each CPU, once a step, from 0.
+pub type StepFunction = Option<unsafe extern "C" fn(data: *mut c_void, cpu: u32, step: u32)>;
+
+/// No flush is served from the first step on: for what runs with caches off, or patches the responder.
+pub const SHOOTDOWN_WITHOUT_FLUSHES: u32 = 1;
+/// Nobody is interrupted: threads of the kernel come by shootdown_arrive, so that nobody holds a lock.
+pub const SHOOTDOWN_OF_THREADS: u32 = 2;
+
+/// Has all online CPUs of targets, and this one, run function at the same time: it begins nowhere before all are inside, and none leaves before it has returned everywhere. In steps, 1 to 64: none
+/// begins before all CPUs are done with the one before. CPUs come from the interrupt, or where they poll or wait, and wait for each other with interrupts off, serving flushes. The function
+/// uses nothing of the engine, takes no lock and waits for nothing. No CPU comes online or goes offline meanwhile. Not inside a called function, nor between shootdown_walk_begin and
+/// shootdown_walk_end; no lock is held that a CPU may spin for without polling. Writes to absent, unless it is null, who did not come within limit_ns.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (steps or flags), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_IN_FUNCTION, SHOOTDOWN_FAILED (not all came in time: nobody has run the function).
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+/// 2. The function does as it is told above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_rendezvous(
+    engine: *mut EngineStorage,
+    targets: *const CpuSet,
+    limit_ns: u64,
+    steps: u32,
+    flags: u32,
+    function: StepFunction,
+    data: *mut c_void,
+    absent: *mut CpuSet,
+) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        // SAFETY: duty 1.
+        let targets = unsafe { mask_at(targets) }?;
+        let function = function.ok_or(SHOOTDOWN_NULL)?;
+        if !(1..=64).contains(&steps)
+            || flags & !(SHOOTDOWN_WITHOUT_FLUSHES | SHOOTDOWN_OF_THREADS) != 0
+        {
+            return Err(SHOOTDOWN_INVALID);
+        }
+        machine.check_memory()?;
+        machine.check_outside_function()?;
+        let mut how = Rendezvous::within(limit_ns).with_steps(steps);
+        if flags & SHOOTDOWN_WITHOUT_FLUSHES != 0 {
+            how = how.without_flushes();
+        }
+        if flags & SHOOTDOWN_OF_THREADS != 0 {
+            how = how.of_threads();
+        }
+        // An address that CPUs may share.
+        let data = data.expose_provenance();
+        let run = |cpu: CpuId, step: u32| {
+            let data = core::ptr::with_exposed_provenance_mut(data);
+            // SAFETY: duty 2.
+            unsafe { function(data, cpu.as_u32(), step) };
+        };
+        // SAFETY: 1. duty 2.
+        let met = unsafe { machine.engine.control().rendezvous(how, &targets, &run) };
+        met.map_err(|late| {
+            // SAFETY: duty 1.
+            unsafe { put_mask(absent, &late.cpus) };
+            SHOOTDOWN_FAILED
+        })
+    })())
+}
+
+/// Comes to a rendezvous of SHOOTDOWN_OF_THREADS that wants this CPU, and returns when it is over. SHOOTDOWN_BUSY if there is none now. No lock held.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_arrive(engine: *mut EngineStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        machine.check_memory()?;
+        match machine.engine.control().arrive() {
+            true => Ok(()),
+            false => Err(SHOOTDOWN_BUSY),
+        }
     })())
 }

@@ -44,7 +44,10 @@ pub use call::{
     shootdown_call_all, shootdown_call_many, shootdown_call_one, shootdown_post,
     shootdown_submit_call,
 };
-pub use control::{shootdown_ask, shootdown_barrier, shootdown_kick, shootdown_serialise};
+pub use control::{
+    SHOOTDOWN_OF_THREADS, SHOOTDOWN_WITHOUT_FLUSHES, StepFunction, shootdown_arrive, shootdown_ask,
+    shootdown_barrier, shootdown_kick, shootdown_rendezvous, shootdown_serialise,
+};
 pub use cpus::{CpuSet, shootdown_ready_cpus};
 pub use flush::{
     Range, SHOOTDOWN_ALL_PAGES, SHOOTDOWN_FREED_TABLES, SHOOTDOWN_STRICT, shootdown_flush,

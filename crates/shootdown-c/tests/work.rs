@@ -300,6 +300,11 @@ unsafe extern "C" fn count(data: *mut c_void, _: u32) {
     *counted += 1;
 }
 
+unsafe extern "C" fn count_step(data: *mut c_void, cpu: u32, _: u32) {
+    // SAFETY: as above.
+    unsafe { count(data, cpu) };
+}
+
 /// One thread plays both CPUs: each polls where it is waited for.
 #[test]
 fn barriers_and_functions_that_are_asked_for() {
@@ -343,6 +348,27 @@ fn barriers_and_functions_that_are_asked_for() {
     );
     told!(SHOOTDOWN_NULL, shootdown_ask(engine, 0, None, data));
     assert_eq!(counted, 1);
+    let mut absent = CpuSet::default();
+    let mut meet = |targets: u64, steps, function: StepFunction| {
+        let targets = cpus(targets);
+        call!(shootdown_rendezvous(
+            engine,
+            &targets,
+            0,
+            steps,
+            SHOOTDOWN_WITHOUT_FLUSHES,
+            function,
+            data,
+            &mut absent
+        ))
+    };
+    assert_eq!(meet(1, 3, Some(count_step)), SHOOTDOWN_OK);
+    assert_eq!(counted, 4);
+    assert_eq!(meet(1, 65, Some(count_step)), SHOOTDOWN_INVALID);
+    assert_eq!(meet(1, 1, None), SHOOTDOWN_NULL);
+    assert_eq!(meet(3, 1, Some(count_step)), SHOOTDOWN_FAILED);
+    assert_eq!((absent.words[0], counted), (2, 4));
+    told!(SHOOTDOWN_BUSY, shootdown_arrive(engine));
     let without = Machine::with_cpus(1);
     let null = core::ptr::null_mut();
     told!(

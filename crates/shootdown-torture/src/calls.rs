@@ -1,5 +1,9 @@
 //! Calls of every kind, and what they promise.
 
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use shootdown::control::Rendezvous;
 use shootdown::{CallTargets, Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::churn::Steady;
@@ -12,6 +16,9 @@ use crate::violation::Promise;
 
 /// A borrowed function as the engine takes it.
 type Function<'a> = &'a (dyn Fn(CpuId) + Sync + 'a);
+
+/// How long CPUs may take to come together. Of virtual CPUs some may not run for longer.
+const PATIENCE_NS: u64 = 5_000_000;
 
 impl<H: Host<N>, const N: usize> Step<'_, H, N>
 where
@@ -40,6 +47,32 @@ where
                 Err(_) => CpuMask::EMPTY,
             }
         })
+    }
+
+    /// In two steps, of which the second begins nowhere before the first has ended everywhere; or it runs nowhere.
+    pub(crate) fn meet_others(&self, rng: &mut Rng) -> bool {
+        let targets = self.some_cpus(rng);
+        let (first, second, other) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let function = |_: CpuId, step: u32| match step {
+            0 => _ = first.fetch_add(1, Relaxed),
+            _ => {
+                let ended = first.load(Relaxed);
+                let before = other.swap(ended, Relaxed);
+                if before != 0 && before != ended {
+                    self.report(Promise::RunsOnce, self.here(), before, ended);
+                }
+                second.fetch_add(1, Relaxed);
+            }
+        };
+        let how = Rendezvous::within(PATIENCE_NS).with_steps(2);
+        let control = self.host.engine().control();
+        // SAFETY: 1. it counts.
+        let met = unsafe { control.rendezvous(how, &targets, &function) };
+        let (first, second) = (first.into_inner(), second.into_inner());
+        if first != second || met.is_ok() != (first > 0) {
+            self.report(Promise::RunsOnce, self.here(), first, second);
+        }
+        met.is_ok()
     }
 
     pub(crate) fn call_many(&self, rng: &mut Rng) -> bool {

@@ -65,6 +65,8 @@ operations! {
     Kick "kick" 4,
     /// A function that its target runs wherever it polls.
     Ask "ask" 6,
+    /// CPUs that come together, and run a function in two steps.
+    Rendezvous "rendezvous" 1,
     /// Loads of pages.
     Access "access" 40,
     /// Another space for this task, or none.

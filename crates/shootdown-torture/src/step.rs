@@ -148,6 +148,7 @@ where
             Operation::Walk => self.walk(rng),
             Operation::Kick => self.kick(rng),
             Operation::Ask => self.ask(rng),
+            Operation::Rendezvous => self.meet_others(rng),
             Operation::Access => self.access(rng),
             Operation::Enter => self.enter(rng),
             Operation::IrqsOff => self.irqs_off(rng),

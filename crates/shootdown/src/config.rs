@@ -20,6 +20,7 @@ pub struct Config {
     pub(crate) has_walks: bool,
     pub(crate) has_secondary: bool,
     pub(crate) has_reclaim: bool,
+    pub(crate) has_rendezvous: bool,
 }
 
 impl Config {
@@ -32,6 +33,7 @@ impl Config {
         has_walks: false,
         has_secondary: false,
         has_reclaim: false,
+        has_rendezvous: false,
     };
 
     /// Everything: for hosts that measure and compare.
@@ -43,6 +45,7 @@ impl Config {
         has_walks: true,
         has_secondary: true,
         has_reclaim: true,
+        has_rendezvous: true,
     };
 
     /// The policy is this one, and stays so.
@@ -92,6 +95,13 @@ impl Config {
     #[must_use]
     pub const fn with_reclaim(mut self, on: bool) -> Self {
         self.has_reclaim = on;
+        self
+    }
+
+    /// Whether CPUs may come together in a [rendezvous](crate::control::CpuControl::rendezvous).
+    #[must_use]
+    pub const fn with_rendezvous(mut self, on: bool) -> Self {
+        self.has_rendezvous = on;
         self
     }
 
@@ -149,6 +159,7 @@ ENGINE.online();
 let space = AddressSpace::new(&ENGINE, unsafe { Root::new(0x1000) });
 drop(ENGINE.user_memory().walk(&space))";
         listen secondary "ENGINE.secondary_tlbs().listen(FlushScope::Kernel, 0)";
+        rendezvous rendezvous "ENGINE.control().arrive()";
         reclaim reclaims "drop(reclaim::Reclaim::new(&ENGINE, Vec::<u64>::new()))";
     }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64 as CoreU64, Ordering::Relaxed};
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::call::Ring;
+use crate::call::{Meeting, Ring};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::guard::IrqGuard;
@@ -41,6 +41,8 @@ pub struct Shootdown<P: Platform> {
     pub(crate) departure: Padded<AtomicU64>,
     /// Who listens to flushes of the kernel's part.
     pub(crate) kernel_listener: Padded<Listener>,
+    /// The rendezvous that there is.
+    pub(crate) meeting: Padded<Meeting<P::Cpus>>,
     rings: <P::Cpus as Capacity>::Rings,
     cpus: <P::Cpus as Capacity>::Table,
 }
@@ -60,6 +62,7 @@ impl<P: Platform> Shootdown<P> {
                 callable: Padded(AtomicCpuMask::new()),
                 departure: Padded(AtomicU64::new(0)),
                 kernel_listener: Padded(Listener::new()),
+                meeting: Padded(Meeting::new()),
                 #[cfg(not(loom))]
                 rings: P::Cpus::RINGS,
                 #[cfg(loom)]
@@ -128,6 +131,9 @@ impl<P: Platform> Shootdown<P> {
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
         fence(Ordering::SeqCst);
         self.drop_local(LocalFlush::All);
+        if P::CONFIG.has_rendezvous {
+            self.await_rendezvous(here);
+        }
         self.platform.on_trace(TraceEvent::Online { cpu: me });
     }
 

@@ -130,7 +130,7 @@ pub mod calls {
 
 /// Kicks, barriers, and functions that CPUs run wherever they poll.
 pub mod control {
-    pub use crate::call::KickTicket;
+    pub use crate::call::{Absent, KickTicket, Rendezvous};
     pub use crate::handle::CpuControl;
 }
 

@@ -38,6 +38,8 @@ pub struct CpuMemory<P: Platform> {
     pub(crate) in_function: OwnFlag,
     /// An interrupt came while it ran.
     pub(crate) came_again: OwnFlag,
+    /// It is inside a rendezvous.
+    pub(crate) is_met: OwnFlag,
     /// Some of `taken` have not been looked at, so that flushes may be among what they ask for.
     pub(crate) is_unsearched: OwnFlag,
     /// Functions were slow lately.
@@ -83,6 +85,7 @@ impl<P: Platform> CpuMemory<P> {
                 walks: WalkState::new(),
                 in_function: OwnFlag::new(),
                 came_again: OwnFlag::new(),
+                is_met: OwnFlag::new(),
                 is_unsearched: OwnFlag::new(),
                 is_slow: OwnFlag::new(),
                 served: OwnWord::new(),

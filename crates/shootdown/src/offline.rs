@@ -123,7 +123,7 @@ impl<P: Platform> Shootdown<P> {
     /// Keeps other CPUs from going offline. `None` while one does; without a guard where `me` is the one that keeps them
     /// already. Interrupts are off.
     #[cold]
-    fn hold_departures(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
+    pub(crate) fn hold_departures(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
         let mine = me.as_mark();
         // ORDERING: Acquire sees that a CPU that has left is no target; pairs with the end of a `DepartureGuard`.
         let held =

@@ -90,6 +90,11 @@ pub enum TraceEvent {
         /// What the listener was asked about.
         token: u64,
     },
+    /// A CPU has come, or gone on, in a [rendezvous](crate::control::CpuControl::rendezvous).
+    Rendezvous {
+        /// Which.
+        cpu: CpuId,
+    },
     /// The CPU became a target.
     Online {
         /// Which.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use puppet::*;
 use shootdown::calls::NotReady;
+use shootdown::control::{Absent, Rendezvous};
 use shootdown::watch::Activity;
 use shootdown::*;
 
@@ -174,4 +175,73 @@ fn a_report_names_the_function() {
         matches!(seen[..], [Activity::Function(name)] if name.ends_with("asked")),
         "{seen:?}"
     );
+}
+
+/// Of all four; how often it ran, and where it went wrong.
+fn meet(machine: &Machine<4>, how: Rendezvous) -> (u32, Result<(), Absent<Cpus<4>>>) {
+    let ran = AtomicU32::new(0);
+    let count = |_: CpuId, _: u32| _ = ran.fetch_add(1, Relaxed);
+    // SAFETY: 1. it counts.
+    let met = unsafe {
+        machine
+            .control()
+            .rendezvous(how, &mask([0, 1, 2, 3]), &count)
+    };
+    (ran.into_inner(), met)
+}
+
+/// Who comes later finds that it is over, or another one, and goes on.
+#[test]
+fn a_rendezvous_to_which_not_all_come_is_given_up() {
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.deliver_on_relax.store(false, Relaxed);
+    for _ in 0..2 {
+        let (ran, met) = meet(machine, Rendezvous::within(100).with_steps(3));
+        let absent = Absent {
+            cpus: mask([1, 2, 3]),
+        };
+        assert_eq!((ran, met), (0, Err(absent.clone())));
+        assert_eq!(
+            absent.to_string(),
+            "these CPUs did not come to a rendezvous: {1, 2, 3}"
+        );
+    }
+    // Each time, whoever else has interrupted them.
+    assert_eq!(puppet.sent.take().len(), 6);
+    puppet.deliver_all();
+    puppet.as_cpu(1, || assert!(!machine.control().arrive()));
+    machine.call_one(cpu(0), &|_| ()).unwrap();
+}
+
+/// Also on a CPU that is not online; others are refused in the wrong places.
+#[test]
+fn alone_it_runs_each_step_once() {
+    let machine = powered_off::<4>();
+    assert_eq!(
+        meet(machine, Rendezvous::within(0).with_steps(64)),
+        (64, Ok(()))
+    );
+    machine.online();
+    assert_eq!(meet(machine, Rendezvous::within(0)), (1, Ok(())));
+    assert!(refuses(|| Rendezvous::within(0).with_steps(65)));
+    assert!(refuses(|| Rendezvous::within(0).with_steps(0)));
+    let inside = |_| assert!(refuses(|| meet(machine, Rendezvous::within(0))));
+    machine.call_one(cpu(0), &inside).unwrap();
+    let space = Space::new(machine, 1);
+    let section = machine.user_memory().walk(&space);
+    assert!(refuses(|| meet(machine, Rendezvous::within(0))));
+    drop(section);
+    assert_eq!(meet(machine, Rendezvous::within(0)), (1, Ok(())));
+}
+
+/// Threads come by themselves, and an interrupt brings nobody.
+#[test]
+fn nobody_is_interrupted_for_a_rendezvous_of_threads() {
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.at_next_relax(move || {
+        puppet.as_cpu(1, || assert!(!machine.poll()));
+    });
+    let (ran, met) = meet(machine, Rendezvous::within(100).of_threads());
+    assert_eq!((ran, met.unwrap_err().cpus), (0, mask([1, 2, 3])));
+    assert!(puppet.sent.take().is_empty());
 }

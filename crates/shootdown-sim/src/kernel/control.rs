@@ -2,7 +2,9 @@
 //! beside one that writes its own, has all that run the space issue one, and reads.
 
 use std::cell::RefCell;
+use std::sync::atomic::AtomicU64 as CoreU64;
 
+use shootdown::control::Rendezvous;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{Capacity, CpuId};
 
@@ -74,8 +76,10 @@ impl Controls {
 
 impl<C: Capacity> World<C> {
     pub(super) fn control(&self, draw: &mut Draw) {
-        match draw.below(6) {
+        match draw.below(8) {
             0 => self.ask_somebody(draw),
+            6 => self.meet_others(draw),
+            7 => _ = self.engine.control().arrive(),
             1 => self.serialise(draw),
             2 => self.issue_barriers(draw),
             _ => self.write_and_look(draw),
@@ -140,6 +144,67 @@ impl<C: Capacity> World<C> {
             let message = format!("not all of {known:?} have fetched anew");
             context().fail(FailureKind::EarlyReturn, message);
         }
+    }
+
+    /// Has CPUs come together, perhaps for a shorter time than they take to come. The function runs on each once a step, or nowhere, and nowhere before all are done with
+    /// the step before.
+    fn meet_others(&self, draw: &mut Draw) {
+        let wanted = self.some_cpus(draw);
+        let steps = 1 + draw.below(3) as u32;
+        let limit_ns = draw.one_of(&[0, 20, 1000, u64::MAX]);
+        let mut how = Rendezvous::within(limit_ns).with_steps(steps);
+        if draw.once_in(4) {
+            how = how.without_flushes();
+        }
+        // Nobody has to come to one of threads, and on a clock that stands still its time is never over.
+        if draw.once_in(4) && (limit_ns == 0 || limit_ns < u64::MAX && self.clock_goes_on()) {
+            how = how.of_threads();
+        }
+        let off = draw.once_in(4);
+        // Not of the machine: they are what is checked.
+        let ran: [CoreU64; 4] = Default::default();
+        let first = CoreU64::new(0);
+        let function = |_: CpuId, step: u32| {
+            let step = step as usize;
+            if step > 0 {
+                let before = ran[step - 1].load(Ordering::Relaxed);
+                let all = first.swap(before, Ordering::Relaxed);
+                if all != 0 && all != before {
+                    let message = format!("{before} CPUs had ended a step, and {all} one");
+                    context().fail(FailureKind::EarlyReturn, message);
+                }
+            }
+            ran[step].fetch_add(1, Ordering::Relaxed);
+            context().work(1);
+        };
+        context().tell(|| format!("calls {wanted:?} together: {how:?}"));
+        let control = self.engine.control();
+        let met = self.with_interrupts(off, || {
+            // SAFETY: 1. it counts.
+            unsafe { control.rendezvous(how, &wanted, &function) }
+        });
+        context().tell(|| format!("has called them together: {met:?}"));
+        let sight = match met {
+            Ok(()) => Sight::Met,
+            Err(_) => Sight::MeetingGivenUp,
+        };
+        self.hardware.saw(sight);
+        let counts = ran.map(CoreU64::into_inner);
+        let [one, ..] = counts;
+        let is_right = |(step, count): (usize, &u64)| match met.is_ok() && step < steps as usize {
+            true => *count == one && one > 0,
+            false => *count == 0,
+        };
+        if !counts.iter().enumerate().all(is_right) {
+            let message = format!("a rendezvous ({met:?}) has run as often as {counts:?}");
+            context().fail(FailureKind::EarlyReturn, message);
+        }
+    }
+
+    fn clock_goes_on(&self) -> bool {
+        let before = context().clock_ns();
+        (0..64).for_each(|_| context().work(1));
+        context().clock_ns() != before
     }
 
     fn issue_barriers(&self, draw: &mut Draw) {

@@ -154,10 +154,14 @@ pub enum Sight {
     BarrierNeeded,
     /// Another CPU fetched its instructions anew.
     Serialised,
+    /// CPUs came together.
+    Met,
+    /// Not all came in time.
+    MeetingGivenUp,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 74;
+const SIGHTS: usize = 76;
 
 impl Sight {
     /// All of them, in words.
@@ -308,6 +312,8 @@ impl Sight {
             Self::Serialised,
             "other CPUs fetched their instructions anew",
         ),
+        (Self::Met, "CPUs came together"),
+        (Self::MeetingGivenUp, "CPUs did not come together in time"),
     ];
 }
 

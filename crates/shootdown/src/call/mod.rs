@@ -11,7 +11,7 @@
 //! * `number`, `request`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
 //! * `free_slot`, `publish`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
-//! * `function`, `post`, `data`, `kick`, `ask`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
+//! * `function`, `post`, `data`, `kick`, `ask`, `rendezvous`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
 //!   waits for.
 
 mod ask;
@@ -25,6 +25,7 @@ mod number;
 mod post;
 mod post_data;
 mod publish;
+mod rendezvous;
 mod request;
 mod responder;
 mod ring;
@@ -41,6 +42,7 @@ pub use idle::PollIdle;
 pub use kick::KickTicket;
 pub use post::{CallTicket, SlotsBusy};
 pub use post_data::PostRefused;
+pub use rendezvous::{Absent, Rendezvous};
 pub use request::PAYLOAD_BYTES;
 pub use targets::CallTargets;
 
@@ -49,6 +51,7 @@ pub(crate) use data::{OwnPosts, PostedList, TakenLinks};
 pub(crate) use free_slot::FreeSlot;
 pub(crate) use inbox::Inbox;
 pub(crate) use number::{Number, Ticket};
+pub(crate) use rendezvous::Meeting;
 pub(crate) use request::{Found, Kind, Payload, Request, RequestRef, Run, SLOTS};
 pub(crate) use ring::Ring;
 pub(crate) use ring_reader::RingReader;

@@ -211,7 +211,7 @@ impl<P: Platform> Shootdown<P> {
     /// Goes on after a refusal, one by one, so that nobody is interrupted again while others wait; false if none is left to be interrupted. Meanwhile
     /// this CPU serves flushes, and the watchdog looks, for which `stall` describes the wait.
     #[cold]
-    fn interrupt_later(
+    pub(super) fn interrupt_later(
         &self,
         here: Here<'_, P>,
         only: Option<CpuId>,

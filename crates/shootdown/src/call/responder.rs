@@ -187,6 +187,9 @@ impl<P: Platform> Shootdown<P> {
         // What it was for is served now.
         me.owes_interrupt_since.set(0);
         let mut served = self.take_and_serve(me);
+        if P::CONFIG.has_rendezvous && self.meeting.0.is_gathering() {
+            served |= self.meet(me);
+        }
         if !me.taken.is_empty() || Self::HAS_RINGS && me.ring.has_functions() {
             served |= self.run_in_turn(me);
         }
@@ -209,6 +212,9 @@ impl<P: Platform> Shootdown<P> {
         }
         if me.owes_interrupt_since.get() != 0 {
             self.interrupt_self(me);
+        }
+        if P::CONFIG.has_rendezvous && self.meeting.0.is_gathering() {
+            served |= self.meet(me);
         }
         served
     }

@@ -133,7 +133,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// A second interrupt is harmless, a lost first one is not. Interrupts are off.
-    fn interrupt_again(&self, here: Here<'_, P>, target: CpuId) {
+    pub(super) fn interrupt_again(&self, here: Here<'_, P>, target: CpuId) {
         if target == here.cpu {
             self.interrupt_self(here);
         } else if self.platform.send_ipi(target).is_ok() {

@@ -45,6 +45,8 @@ pub(crate) struct LazyMark {
     tagged: AtomicU64,
     /// The guest that the CPU runs; [`SpaceId::KERNEL`] for none.
     guest: AtomicU64,
+    /// How far it has come in which rendezvous.
+    pub(crate) met: AtomicU64,
 }
 
 impl LazyMark {
@@ -58,6 +60,7 @@ impl LazyMark {
                 here_copy: OwnWord::new(),
                 tagged: AtomicU64::new(0),
                 guest: AtomicU64::new(0),
+                met: AtomicU64::new(0),
             }
         }
     }

@@ -367,7 +367,9 @@ where
         match event {
             TraceEvent::Acknowledged { initiator, .. } => self.events[initiator.index()].set(),
             // Others may wait for their turn.
-            TraceEvent::Offline { .. } => self.events.iter().for_each(Event::set),
+            TraceEvent::Offline { .. } | TraceEvent::Rendezvous { .. } => {
+                self.events.iter().for_each(Event::set);
+            }
             _ => {}
         }
     }
