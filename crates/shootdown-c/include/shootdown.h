@@ -472,7 +472,7 @@ shootdown_status_t shootdown_barrier(struct shootdown_engine_t *engine,
                                      struct shootdown_ticket_t *ticket);
 
 // Runs function on target and waits until it has returned, also where the target spins for a lock of the caller's, if its spin loop calls shootdown_poll: for what only that CPU can do, such
-// as giving back vector registers. The function uses nothing of the engine, takes no lock and waits for nothing: it runs wherever the target polls. Any context but NMI,
+// as giving back vector registers. The function uses nothing of the engine, takes no lock, waits for nothing and leaves interrupts off: it runs wherever the target polls. Any context but NMI,
 // also inside a called function; spins, serving flushes. Not between shootdown_walk_begin and shootdown_walk_end.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE (target); then the function has not run.
@@ -483,7 +483,7 @@ shootdown_status_t shootdown_ask(struct shootdown_engine_t *engine,
 
 // Has all online CPUs of targets, and this one, run function at the same time: it begins nowhere before all are inside, and none leaves before it has returned everywhere. In steps, 1 to 64: none
 // begins before all CPUs are done with the one before. CPUs come from the interrupt, or where they poll or wait, and wait for each other with interrupts off, serving flushes. The function
-// uses nothing of the engine, takes no lock and waits for nothing. No CPU comes online or goes offline meanwhile. Not inside a called function, nor between shootdown_walk_begin and
+// uses nothing of the engine, takes no lock, waits for nothing and leaves interrupts off. No CPU comes online or goes offline meanwhile. Not inside a called function, nor between shootdown_walk_begin and
 // shootdown_walk_end; no lock is held that a CPU may spin for without polling. Writes to absent, unless it is null, who did not come within limit_ns.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (steps or flags), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_IN_FUNCTION, SHOOTDOWN_FAILED (not all came in time: nobody has run the function).

@@ -106,6 +106,7 @@ impl<P: Platform> Shootdown<P> {
                 return guard;
             }
             self.poll();
+            self.arrive_here();
             self.platform.relax();
         }
     }

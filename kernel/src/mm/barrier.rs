@@ -53,7 +53,11 @@ impl MemorySpace {
         match barrier {
             Barrier::Memory => control.barrier(self.engine()).wait(),
             // A thread that comes to a CPU later has loaded a root there, which is serialising (SDM vol. 3A, "Serializing Instructions"); lazy CPUs are asked.
-            Barrier::Core => control.serialise(&self.engine().cpus()).wait(),
+            Barrier::Core => {
+                // The caller's stores / the set of CPUs, against a CPU's bit / what it fetches.
+                core::sync::atomic::fence(Ordering::SeqCst);
+                control.serialise(&self.engine().cpus()).wait();
+            }
         }
         true
     }

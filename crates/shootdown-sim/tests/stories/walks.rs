@@ -111,7 +111,7 @@ fn a_table_that_can_still_be_walked_was_loaded_and_unlinked() {
 fn a_cpu_has_no_page_after_it_has_dropped_it() {
     let parts: [Part; 2] = [|scene| unmaps(scene, 0), loads];
     let mut drops = 0;
-    for seed in 0..20 {
+    for seed in 0..200 {
         let walk = walk(Stage::PLAIN, &parts, seed);
         assert_eq!(walk.violation, None);
         for (index, step) in walk.steps.iter().enumerate() {

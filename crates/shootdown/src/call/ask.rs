@@ -34,7 +34,7 @@ impl<P: Platform> CpuControl<'_, P> {
     /// When this CPU has no [memory](Shootdown::attach); inside a section of [`walk`](crate::user_memory::UserMemory::walk).
     ///
     /// # Safety
-    /// 1. `function` uses nothing of the engine, takes no lock, and waits for nothing: it runs wherever the target's code polls, in the middle of whatever that does.
+    /// 1. `function` uses nothing of the engine, takes no lock, waits for nothing, and leaves interrupts off: it runs wherever the target's code polls, in the middle of whatever that does.
     pub unsafe fn ask<F>(self, target: CpuId, function: &F) -> Result<(), NotReady>
     where
         F: Fn(CpuId) + Sync + ?Sized,
@@ -66,8 +66,9 @@ impl<P: Platform> CpuControl<'_, P> {
         let published = no_unwind(LENT, || {
             engine.publish(&slot, Kind::FLUSH, request, Some(target))
         });
+        let wait = WaitOnDrop::<P, true>(engine, Some(published));
         drop(slot);
-        drop(WaitOnDrop::<P, true>(engine, Some(published)));
+        drop(wait);
         Ok(())
     }
 }
@@ -93,6 +94,9 @@ impl<P: Platform> Shootdown<P> {
         }
         me.in_function.set(was_inside);
         me.activity.begins(before);
+        if !was_inside {
+            self.come_again(me);
+        }
         me.counters.functions_run.add(1);
         (self.platform).on_trace(TraceEvent::FunctionFinished { cpu, initiator });
     }

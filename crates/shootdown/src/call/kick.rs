@@ -48,12 +48,10 @@ impl<'a, P: Platform> CpuControl<'a, P> {
 
     /// Has every online CPU of `targets` fetch its instructions anew, this one too ([`Platform::synchronise_here`]): each does so between this call and the end of the
     /// wait, in the interrupt or where it polls or waits. For code that was changed: write it and clean the caches before. What a CPU executes before its turn may
-    /// be old or new; one that comes online later executes what is new if it has synchronised since.
+    /// be old or new; one that comes online later synchronises when `online` has returned.
     ///
     /// Context and panics as [`kick`](Self::kick); and where the platform has no `synchronise_here`.
     pub fn serialise(self, targets: &CpuMask<P::Cpus>) -> KickTicket<'a, P> {
-        // First, and here in any case: it panics where there is none.
-        self.0.platform.synchronise_here();
         self.0.send_kick(targets, FlushRequest::SERIALISE)
     }
 
@@ -89,6 +87,14 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
+    /// Fetches instructions anew behind a full barrier. Interrupts are off.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn synchronise(&self) {
+        fence(Ordering::SeqCst);
+        self.platform.synchronise_here();
+    }
+
     /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
     pub(crate) fn publish_kick(
         &self,
@@ -99,6 +105,12 @@ impl<P: Platform> Shootdown<P> {
             Some(slot) => slot,
             None => self.wait_for_slot(WaitsFor::Flush),
         };
+        // Here, too, now that this is the CPU that is left out.
+        match request {
+            FlushRequest::BARRIER => fence(Ordering::SeqCst),
+            FlushRequest::SERIALISE => self.synchronise(),
+            _ => {}
+        }
         let request = Request::data(Payload::of(request));
         let mut named = CpuMask::EMPTY;
         let sent = self.dispatch(&slot, targets, Kind::FLUSH, request, &mut named);

@@ -37,7 +37,7 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// By interrupt, and within so many ns; in one step, and with flushes served while CPUs wait for each other.
+    /// By interrupt, and within so many ns from when they are interrupted, by this CPU's clock (`u64::MAX` never gives up); in one step, and with flushes served while CPUs wait for each other.
     pub const fn within(limit_ns: u64) -> Self {
         Self {
             limit_ns,
@@ -64,7 +64,7 @@ impl Rendezvous {
         self
     }
 
-    /// Nobody is interrupted: threads of the host come by [`arrive`](CpuControl::arrive), so that nobody holds a lock.
+    /// Nobody is interrupted: threads of the host come by [`arrive`](CpuControl::arrive), so that nobody holds a lock. Begin it where you may be preempted, and hold no spin lock.
     #[must_use]
     pub const fn of_threads(mut self) -> Self {
         self.options |= BY_THREADS;
@@ -152,7 +152,9 @@ impl<C: crate::Capacity> Meeting<C> {
         // ORDERING: Acquire: who finds a set of a later rendezvous finds that one's state from here on; pairs with the store in `gather`.
         let is_due = state & STAGE & !SILENT == wanted
             && self.targets.contains(me.cpu, Ordering::Acquire)
-            && me.lazy.met.load(Ordering::Relaxed) != state;
+            && me.lazy.met.load(Ordering::Relaxed) != state
+            // The set may be that of the next.
+            && self.state.load(Ordering::Relaxed) == state;
         is_due.then_some(state)
     }
 }
@@ -172,7 +174,7 @@ impl<P: Platform> CpuControl<'_, P> {
     /// When this CPU has no [memory](Shootdown::attach), inside a called function, and inside a section of [`walk`](crate::user_memory::UserMemory::walk).
     ///
     /// # Safety
-    /// 1. `function` uses nothing of the engine, takes no lock, and waits for nothing: it runs wherever a target's code polls, in the middle of whatever that does.
+    /// 1. `function` uses nothing of the engine, takes no lock, waits for nothing, and leaves interrupts off: it runs wherever a target's code polls, in the middle of whatever that does.
     pub unsafe fn rendezvous<F>(
         self,
         how: Rendezvous,
@@ -197,28 +199,27 @@ impl<P: Platform> CpuControl<'_, P> {
             name: core::any::type_name::<F>,
         };
         let (_irq, here, number) = engine.claim_meeting();
-        let departure = loop {
-            match engine.hold_departures(here.cpu) {
-                Some(guard) => break guard,
-                None => {
-                    engine.serve_flushes(here);
-                    engine.platform.relax();
+        no_unwind("a rendezvous unwound", || {
+            let _departure = loop {
+                match engine.hold_departures(here.cpu) {
+                    Some(guard) => break guard,
+                    None => {
+                        engine.serve_flushes(here);
+                        engine.platform.relax();
+                    }
                 }
-            }
-        };
-        let met = no_unwind("a rendezvous unwound", || {
+            };
             engine.meet_others(here, number, how, targets, &lent)
-        });
-        drop(departure);
-        met
+        })
     }
 
     /// Comes to a rendezvous [of threads](Rendezvous::of_threads) that wants this CPU, and returns when it is over. False if there is none now. Interrupts on or off, no lock held.
+    ///
+    /// # Panics
+    /// When this CPU has no [memory](Shootdown::attach).
     pub fn arrive(self) -> bool {
         const { assert!(P::CONFIG.has_rendezvous, "CONFIG lacks with_rendezvous") };
-        let (_irq, here) = self.0.stay();
-        let due = self.0.meeting.0.due(here, true);
-        due.is_some_and(|state| self.0.come(here, state))
+        self.0.arrive_here()
     }
 }
 
@@ -319,7 +320,8 @@ impl<P: Platform> Shootdown<P> {
             .send_ipi_mask(unsafe { here.to_interrupt.as_set() });
         if sent.is_err() {
             self.interrupt_later(here, None, |waited_ns| {
-                Some(self.refusal(here.cpu, waited_ns))
+                let refused = here.to_interrupt.iter_from(here.cpu).next()?;
+                Some(self.refusal(refused, waited_ns))
             });
         }
     }
@@ -381,14 +383,27 @@ impl<P: Platform> Shootdown<P> {
     #[cold]
     pub(crate) fn await_rendezvous(&self, here: Here<'_, P>) {
         // ORDERING: Acquire: what was done in it is seen; pairs with the store of IDLE.
-        let is_over = || self.meeting.0.state.load(Ordering::Acquire) & STAGE == IDLE;
+        let state = || self.meeting.0.state.load(Ordering::Acquire);
+        let first = state();
+        let is_over = || (state() ^ first) & !STAGE != 0 || state() & STAGE == IDLE;
         while !is_over() {
             self.serve_flushes(here);
+            self.arrive_here();
             // This CPU may have come to it.
             if !is_over() {
                 self.platform.relax();
             }
         }
+    }
+
+    /// Comes to a rendezvous of threads, if one wants this CPU. No lock is held here.
+    pub(crate) fn arrive_here(&self) -> bool {
+        if !P::CONFIG.has_rendezvous {
+            return false;
+        }
+        let (_irq, here) = self.stay();
+        let due = self.meeting.0.due(here, true);
+        due.is_some_and(|state| self.come(here, state))
     }
 
     /// Comes to the rendezvous that wants this CPU; true if there was one. Interrupts are off.
@@ -454,6 +469,9 @@ impl<P: Platform> Shootdown<P> {
         });
         me.in_function.set(was_inside);
         me.activity.begins(before);
+        if !was_inside {
+            self.come_again(me);
+        }
         me.counters.functions_run.add(1);
     }
 }

@@ -187,9 +187,6 @@ impl<P: Platform> Shootdown<P> {
         // What it was for is served now.
         me.owes_interrupt_since.set(0);
         let mut served = self.take_and_serve(me);
-        if P::CONFIG.has_rendezvous && self.meeting.0.is_gathering() {
-            served |= self.meet(me);
-        }
         if !me.taken.is_empty() || Self::HAS_RINGS && me.ring.has_functions() {
             served |= self.run_in_turn(me);
         }
@@ -235,6 +232,14 @@ impl<P: Platform> Shootdown<P> {
                 taken.add_group(group, word);
             }
         });
+        if P::CONFIG.has_rendezvous && self.meeting.0.is_gathering() {
+            // Before any function: one may spin for who is inside, and its polls find no hint any more. Flushes of those taken are served inside.
+            only.take().into_iter().for_each(|only| taken.add(only));
+            if came {
+                me.is_unsearched.set(true);
+            }
+            served |= self.meet(me);
+        }
         if let Some(only) = only {
             if !self.serve_initiator(me, only, Serve::Short) {
                 taken.add(only);

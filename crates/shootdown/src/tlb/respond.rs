@@ -146,7 +146,7 @@ impl<P: Platform> Shootdown<P> {
         match request.space {
             // ORDERING: what this CPU did before, against what it does from here on: the point that `barrier` promises.
             SpaceId::BARRIER => fence(Ordering::SeqCst),
-            SpaceId::SERIALISE => self.platform.synchronise_here(),
+            SpaceId::SERIALISE => self.synchronise(),
             SpaceId::ASK => {
                 // SAFETY: its initiator lends it until we acknowledge.
                 let asked = unsafe { &*request.lent() };
