@@ -78,7 +78,7 @@ fn a_recorded_result_has_the_expected_table_and_sentence() {
     );
     let sentence = headline(&layout);
     assert!(
-        sentence.starts_with("best takes 0.656 times as long as before"),
+        sentence.starts_with("best takes 0.655 times as long as before"),
         "{sentence}"
     );
     let panels: Vec<&str> = layout
