@@ -2,19 +2,19 @@
 
 use core::ffi::c_void;
 
-use shootdown::CpuId;
 use shootdown::control::{KickTicket, Rendezvous};
+use shootdown::{CpuId, CpuMask, Cpus};
 
 use crate::cpus::{CpuSet, cpu_id, mask_at, put_mask};
 use crate::function::{Bound, Function};
 use crate::host::Host;
 use crate::layout::{EngineStorage, SpaceStorage, TicketStorage};
-use crate::machine::{Machine, machine};
+use crate::machine::{Machine, N, machine};
 use crate::opaque::Opaque;
 use crate::space::space_of;
 use crate::status::{
-    SHOOTDOWN_BUSY, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_ONLINE, SHOOTDOWN_NULL,
-    Status, status,
+    Outcome, SHOOTDOWN_BUSY, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_ONLINE,
+    SHOOTDOWN_NULL, Status, status,
 };
 use crate::ticket::Ticket;
 
@@ -26,7 +26,7 @@ unsafe fn send(
     machine: &'static Machine,
     ticket: *mut TicketStorage,
     send: impl FnOnce() -> KickTicket<'static, Host>,
-) -> Result<(), Status> {
+) -> Outcome<()> {
     machine.check_memory()?;
     if ticket.is_null() {
         let _ = send();
@@ -35,6 +35,21 @@ unsafe fn send(
     // SAFETY: duty 1.
     let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
     memory.fill(|| Ticket::Kick(send()))
+}
+
+/// The CPUs of `targets`, or all that are online if that is null.
+///
+/// # Safety
+/// 1. `targets` is null or leads to a set.
+unsafe fn targets_at(
+    machine: &'static Machine,
+    targets: *const CpuSet,
+) -> Outcome<CpuMask<Cpus<N>>> {
+    match targets.is_null() {
+        true => Ok(machine.engine.ready_cpus()),
+        // SAFETY: duty 1.
+        false => unsafe { mask_at(targets) },
+    }
 }
 
 /// Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
@@ -55,11 +70,8 @@ pub unsafe extern "C" fn shootdown_kick(
     status((|| {
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
-        let targets = match targets.is_null() {
-            true => machine.engine.ready_cpus(),
-            // SAFETY: duty 1.
-            false => unsafe { mask_at(targets) }?,
-        };
+        // SAFETY: duty 1.
+        let targets = unsafe { targets_at(machine, targets) }?;
         // SAFETY: duty 1.
         unsafe { send(machine, ticket, || machine.engine.control().kick(&targets)) }
     })())
@@ -81,11 +93,8 @@ pub unsafe extern "C" fn shootdown_serialise(
     status((|| {
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
-        let targets = match targets.is_null() {
-            true => machine.engine.ready_cpus(),
-            // SAFETY: duty 1.
-            false => unsafe { mask_at(targets) }?,
-        };
+        // SAFETY: duty 1.
+        let targets = unsafe { targets_at(machine, targets) }?;
         if !machine.engine.platform().can_synchronise() {
             return Err(SHOOTDOWN_INVALID);
         }

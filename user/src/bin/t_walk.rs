@@ -1,38 +1,16 @@
 //! Threads fault on pages whose tables another one takes away again and again. The kernel reads these tables without their lock; where it does not say so
 //! (`break=walk-unprotected`), it finds that one was freed under it.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
+use shootdown_user::collapse::{PAGE, PLACE, REGION, read};
 use shootdown_user::{checks, machine, memory_file};
 
-const PAGE: usize = 4096;
-/// What one table of leaves maps.
-const REGION: usize = 512 * PAGE;
-/// Where nothing else is.
-const PLACE: usize = 0x1000_0000_0000;
 const ROUNDS: usize = 4_000;
 /// One in so many gives the CPU away.
 const YIELDS: usize = 200;
-
-/// Has the kernel read pages of the region, some of which are there, until `ends`. How many were, and how many were not.
-fn read(file: &File, seed: u64, ends: &AtomicBool) -> (u64, u64) {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let (mut there, mut gone) = (0, 0);
-    while !ends.load(Relaxed) {
-        let page = PLACE + random.usize(..8) * PAGE;
-        // SAFETY: the kernel reads a byte there, or says that it cannot.
-        let written = unsafe { libc::pwrite(file.as_raw_fd(), page as *const _, 1, 0) };
-        match written {
-            1 => there += 1,
-            _ => gone += 1,
-        }
-    }
-    (there, gone)
-}
 
 fn main() -> ExitCode {
     machine::prepare();

@@ -34,11 +34,12 @@ usage: collapse [OPTION]...
 exit status: 0 all well, 1 a page that was not new or a failed call, 2 bad arguments
 ";
 
-const PAGE: usize = 4096;
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
 /// What one table of leaves maps.
-const REGION: usize = 512 * PAGE;
+pub const REGION: usize = 512 * PAGE;
 /// Where nothing else is.
-const PLACE: usize = 0x1000_0000_0000;
+pub const PLACE: usize = 0x1000_0000_0000;
 /// Others read in so many pages.
 const READ: usize = 8;
 
@@ -88,7 +89,7 @@ impl Bench for Tables<'_> {
                     // One that cannot be pinned still reads.
                     let _ignored = machine::pin_to(cpu);
                     begins.wait();
-                    read(file, seed as u64, ends);
+                    let _counts = read(file, seed as u64, ends);
                 };
                 // Where one is missing the barrier would wait for ever.
                 thread::Builder::new()
@@ -133,14 +134,20 @@ fn unmap(ticks: u64, samples: &mut [Sample]) -> io::Result<Slice> {
     Ok(slice)
 }
 
-/// Has the kernel read pages of the region, some of which are there, until `ends`.
-fn read(file: &File, seed: u64, ends: &AtomicBool) {
+/// Has the kernel read pages of the region, some of which are there, until `ends`. How many were, and how many were not.
+pub fn read(file: &File, seed: u64, ends: &AtomicBool) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
+    let (mut there, mut gone) = (0, 0);
     while !ends.load(Relaxed) {
         let page = PLACE + random.usize(..READ) * PAGE;
         // SAFETY: the kernel reads a byte there, or says that it cannot.
-        let _is_there = unsafe { libc::pwrite(file.as_raw_fd(), page as *const _, 1, 0) };
+        let written = unsafe { libc::pwrite(file.as_raw_fd(), page as *const _, 1, 0) };
+        match written {
+            1 => there += 1,
+            _ => gone += 1,
+        }
     }
+    (there, gone)
 }
 
 #[cfg(test)]

@@ -83,21 +83,29 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) unsafe fn run_asked(&self, me: Here<'_, P>, asked: &Asked) {
         let (cpu, initiator, request) = (me.cpu, asked.initiator, &asked.request);
         (self.platform).on_trace(TraceEvent::FunctionStarted { cpu, initiator });
-        let was_inside = me.in_function.get();
-        let before = me.activity.begins(Entry::of(request));
-        me.in_function.set(true);
-        if let Some(run) = request.run {
-            no_unwind("a function that was asked for unwound", || {
+        self.run_anywhere(me, Entry::of(request), || {
+            if let Some(run) = request.run {
                 // SAFETY: `carrying` chose `run` for the type in `payload`; duty 1.
                 unsafe { run(Some(&request.payload), cpu) };
-            });
-        }
+            }
+        });
+        (self.platform).on_trace(TraceEvent::FunctionFinished { cpu, initiator });
+    }
+
+    /// Runs what takes no lock, waits for nothing and leaves interrupts off, in the middle of what this CPU does, a called function perhaps. Interrupts are off.
+    pub(super) fn run_anywhere(&self, me: Here<'_, P>, entry: Entry, function: impl FnOnce()) {
+        let was_inside = me.in_function.get();
+        let before = me.activity.begins(entry);
+        me.in_function.set(true);
+        no_unwind(
+            "a function that runs wherever its CPU polls unwound",
+            function,
+        );
         me.in_function.set(was_inside);
         me.activity.begins(before);
         if !was_inside {
             self.come_again(me);
         }
         me.counters.functions_run.add(1);
-        (self.platform).on_trace(TraceEvent::FunctionFinished { cpu, initiator });
     }
 }

@@ -460,18 +460,9 @@ impl<P: Platform> Shootdown<P> {
     /// # Safety
     /// 1. What is lent is alive.
     unsafe fn run_step(&self, me: Here<'_, P>, lent: &Lent, step: u32) {
-        let was_inside = me.in_function.get();
-        let before = me.activity.begins(Entry::POSTED);
-        me.in_function.set(true);
-        // SAFETY: `run` was chosen for the type of the function; duty 1.
-        no_unwind("a function of a rendezvous unwound", || unsafe {
-            (lent.run)(lent.function, me.cpu, step);
+        self.run_anywhere(me, Entry::POSTED, || {
+            // SAFETY: `run` was chosen for the type of the function; duty 1.
+            unsafe { (lent.run)(lent.function, me.cpu, step) };
         });
-        me.in_function.set(was_inside);
-        me.activity.begins(before);
-        if !was_inside {
-            self.come_again(me);
-        }
-        me.counters.functions_run.add(1);
     }
 }

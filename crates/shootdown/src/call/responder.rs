@@ -36,6 +36,7 @@
 //! take_and_serve
 //!   read_ring: flushes
 //!   the inbox is emptied
+//!   [come to a rendezvous, if one wants this CPU]
 //!     one initiator: serve_initiator: flushes, and its function if none of this CPU's were slow lately
 //!     several: [serve_taken_flushes, if the hint says that there are any] -> serve_initiator each
 //!   read_ring: functions
