@@ -48,14 +48,16 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     }
 }
 
+/// The watchdog's line about the function that is stuck on purpose. A busy host makes it say others before.
+fn names_the_stuck(line: &str) -> bool {
+    let running = line.rsplit_once("which is running ");
+    line.starts_with("stall: cpu0 has waited ")
+        && running.is_some_and(|(_, it)| it.contains("a_stuck_function_is_reported"))
+}
+
 /// Where there are two CPUs, one of them was stuck on purpose, and the watchdog has said in what.
 fn expect_stall(finished: &Finished, cpus: usize) -> Outcome<String> {
-    let is_report = |line: &str| {
-        let running = line.rsplit_once("which is running ");
-        line.starts_with("stall: cpu0 has waited ")
-            && running.is_some_and(|(_, it)| it.contains("a_stuck_function_is_reported"))
-    };
-    match finished.console.lines().any(is_report) == (cpus > 1) {
+    match finished.console.lines().any(names_the_stuck) == (cpus > 1) {
         true => Ok(String::new()),
         false => Err(finished.unexpected("a report of the watchdog with two CPUs or more")),
     }
@@ -66,8 +68,7 @@ fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
     let mut lines = finished.console.lines();
     if cpus > 1 {
         let is_head = |line: &str| line.starts_with("backtrace of cpu");
-        let follows =
-            lines.any(|line| line.starts_with("stall: ")) && lines.next().is_some_and(is_head);
+        let follows = lines.any(names_the_stuck) && lines.next().is_some_and(is_head);
         let mut frames = lines.by_ref().skip_while(|line| !line.starts_with("  #0"));
         let mut frames = frames.by_ref().take_while(|line| line.starts_with("  #"));
         if !follows || !frames.any(|line| line.contains("selftest::get_stuck")) {
