@@ -159,7 +159,7 @@ ENGINE.online();
 let space = AddressSpace::new(&ENGINE, unsafe { Root::new(0x1000) });
 drop(ENGINE.user_memory().walk(&space))";
         listen secondary "ENGINE.secondary_tlbs().listen(FlushScope::Kernel, 0)";
-        rendezvous rendezvous "ENGINE.control().arrive()";
+        no_rendezvous rendezvous "ENGINE.control().arrive()";
         reclaim reclaims "drop(reclaim::Reclaim::new(&ENGINE, Vec::<u64>::new()))";
     }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
