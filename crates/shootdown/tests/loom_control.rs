@@ -87,6 +87,35 @@ fn a_barrier_is_one_for_a_cpu_that_has_been_elsewhere() {
     one_of_two_threads_needs_no_barrier(online_machine, load, leave, load, leave);
 }
 
+/// It comes to the space while it is looked for.
+#[test]
+fn a_barrier_is_one_for_a_cpu_that_comes() {
+    check(3, || {
+        let machine = online_machine::<2>();
+        let space = Arc::new(AddressSpace::new(&machine, tables(TABLE_OWNER + 1)));
+        let (quick, slow, done) = (counter(), counter(), flag());
+        let thread = {
+            let space = space.clone();
+            on_cpu(&machine, 1, move |machine| {
+                load(machine, &space);
+                quick.store(1, Ordering::Relaxed);
+                let seen = slow.load(Ordering::Relaxed);
+                idle_until(machine, || done.load(Ordering::Acquire));
+                leave(machine, &space);
+                seen
+            })
+        };
+        slow.store(1, Ordering::Relaxed);
+        machine.control().barrier(&space).wait();
+        let seen = quick.load(Ordering::Relaxed);
+        tell(&machine, 1, done);
+        assert!(
+            thread.join().unwrap() + seen > 0,
+            "each has missed the other"
+        );
+    });
+}
+
 /// Who has polled has issued its barrier, against a third CPU, too.
 #[test]
 fn an_answer_is_a_barrier_for_others() {
