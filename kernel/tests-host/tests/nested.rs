@@ -247,11 +247,12 @@ fn slots_that_go_give_their_tables_back() {
         guest: (GUEST + PAGES * PAGE_SIZE) as u64,
         ..other
     };
-    for slot in [other, above] {
-        memory.set_slot(&slot, false).unwrap();
+    let show = |slot: &SlotRequest| {
+        memory.set_slot(slot, false).unwrap();
         let done = memory.fault(slot.guest as usize, true);
         assert_eq!(done, Ok(NestedFault::Retry));
-    }
+    };
+    [other, above].iter().for_each(show);
     let gone = |slot| SlotRequest { bytes: 0, ..slot };
     memory.set_slot(&gone(UNLOGGED), false).unwrap();
     assert!((0..PAGES).all(|page| nested(&memory, page).is_none()));
@@ -259,7 +260,10 @@ fn slots_that_go_give_their_tables_back() {
     memory.set_slot(&gone(other), false).unwrap();
     assert!(nested(&memory, PAGES).is_some(), "that of the slot above");
     assert_eq!(frames::free_count(), free - 3);
+    show(&other);
     memory.set_slot(&gone(above), false).unwrap();
+    assert_eq!(frames::free_count(), free - 3, "those of the slot below");
+    memory.set_slot(&gone(other), false).unwrap();
     assert_eq!(frames::free_count(), free);
 }
 
