@@ -120,6 +120,33 @@ fn another_one_may_listen_at_once() {
     flush_beside_one_that_goes(|machine, space| machine.secondary_tlbs().listen(space, 1));
 }
 
+/// It has read the tables, and what they lead to, for the last time: an initiator that finds it gone comes after that.
+#[test]
+fn a_flush_comes_after_the_last_use_of_one_that_listens_no_more() {
+    check(3, || {
+        let machine = online_machine::<2>();
+        let (space, used) = (space(&machine), Arc::new(TablePage::new()));
+        machine.secondary_tlbs().listen(&*space, 1);
+        let listener = {
+            let (space, used) = (space.clone(), used.clone());
+            on_cpu(&machine, 1, move |machine| {
+                let device = machine.platform().device.lock().unwrap();
+                if machine.platform().table[0].load(Ordering::Relaxed) == OLD {
+                    used.walk();
+                }
+                drop(device);
+                machine.secondary_tlbs().unlisten(&*space);
+                wake(machine, 0);
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        flush(&machine, &space);
+        used.reuse();
+        wake(&machine, 1);
+        listener.join().unwrap();
+    });
+}
+
 /// A CPU that loads one of two spaces while another reclaims a page of both is either found, or sees the new tables (I1, I2).
 #[test]
 fn a_reclaim_finds_who_joins() {

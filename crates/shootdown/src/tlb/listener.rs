@@ -29,17 +29,19 @@ impl Listener {
     /// After the barrier of I1.
     #[inline]
     pub(super) fn listens(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & Self::LISTENS != 0
+        // ORDERING: Acquire: where nobody does any more, what read the tables has done so; pairs with `end`.
+        self.state.load(Ordering::Acquire) & Self::LISTENS != 0
     }
 
     /// Whether it may be told something; until the result is dropped it does not go. Where nobody listens the state stays as it is: the next one need not wait to
     /// [`begin`](Self::begin).
     pub(super) fn enter(&self) -> Option<Telling<'_>> {
-        let mut seen = self.state.load(Ordering::Relaxed);
+        // ORDERING: Acquire: as in `listens`.
+        let mut seen = self.state.load(Ordering::Acquire);
         while seen & Self::LISTENS != 0 {
             // ORDERING: Acquire sees the name, and what the host did before it began to listen; pairs with `begin`.
             let entered =
-                (self.state).compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed);
+                (self.state).compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Acquire);
             match entered {
                 Ok(_) => return Some(Telling(self)),
                 Err(newer) => seen = newer,
@@ -66,7 +68,8 @@ impl Listener {
 
     /// Nobody begins to tell it anything any more.
     pub(super) fn end(&self) {
-        self.state.fetch_and(!Self::LISTENS, Ordering::Relaxed);
+        // ORDERING: Release: who was listening has read the tables for the last time; pairs with `listens`.
+        self.state.fetch_and(!Self::LISTENS, Ordering::Release);
     }
 
     /// Whether those that were telling it something have.
