@@ -21,6 +21,7 @@ pub struct Config {
     pub(crate) has_secondary: bool,
     pub(crate) has_reclaim: bool,
     pub(crate) has_rendezvous: bool,
+    pub(crate) has_deaths: bool,
 }
 
 impl Config {
@@ -34,9 +35,10 @@ impl Config {
         has_secondary: false,
         has_reclaim: false,
         has_rendezvous: false,
+        has_deaths: false,
     };
 
-    /// Everything: for hosts that measure and compare.
+    /// Everything but [deaths](Self::with_deaths): for hosts that measure and compare.
     pub const FULL: Self = Self {
         policy: None,
         has_counters: true,
@@ -46,6 +48,7 @@ impl Config {
         has_secondary: true,
         has_reclaim: true,
         has_rendezvous: true,
+        has_deaths: false,
     };
 
     /// The policy is this one, and stays so.
@@ -102,6 +105,14 @@ impl Config {
     #[must_use]
     pub const fn with_rendezvous(mut self, on: bool) -> Self {
         self.has_rendezvous = on;
+        self
+    }
+
+    /// Whether CPUs may [die](crate::control::CpuControl::declare_dead). Then they may go offline, too.
+    #[must_use]
+    pub const fn with_deaths(mut self, on: bool) -> Self {
+        self.has_deaths = on;
+        self.has_hotplug |= on;
         self
     }
 
@@ -162,6 +173,8 @@ drop(ENGINE.user_memory().walk(&space))";
         no_rendezvous rendezvous "ENGINE.control().arrive()";
         reclaim reclaims "drop(reclaim::Reclaim::new(&ENGINE, Vec::<u64>::new()))";
     }
+    calls! { "compile_fail", "FULL": no_deaths "unsafe { ENGINE.control().declare_dead(&CpuMask::EMPTY) }"; }
+    calls! { "", "PLAIN.with_deaths(true)": deaths "unsafe { ENGINE.control().declare_dead(&CpuMask::EMPTY) }"; }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
     calls! { "", "PLAIN": watchdog "ENGINE.watch().set_stall_ns(1)"; }
 }

@@ -37,6 +37,9 @@ pub struct Shootdown<P: Platform> {
     pub(crate) ready: Padded<AtomicCpuMask<P::Cpus>>,
     /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
     pub(crate) callable: Padded<AtomicCpuMask<P::Cpus>>,
+    /// Those that have stopped for good, and how often any has.
+    pub(crate) dead: Padded<AtomicCpuMask<P::Cpus>>,
+    pub(crate) deaths: CoreU64,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     pub(crate) departure: Padded<AtomicU64>,
     /// Who listens to flushes of the kernel's part.
@@ -60,6 +63,8 @@ impl<P: Platform> Shootdown<P> {
                 groups: CoreU64::new(0),
                 ready: Padded(AtomicCpuMask::new()),
                 callable: Padded(AtomicCpuMask::new()),
+                dead: Padded(AtomicCpuMask::new()),
+                deaths: CoreU64::new(0),
                 departure: Padded(AtomicU64::new(0)),
                 kernel_listener: Padded(Listener::new()),
                 meeting: Padded(Meeting::new()),
@@ -121,8 +126,15 @@ impl<P: Platform> Shootdown<P> {
         let (_irq, here) = self.stay();
         let me = here.cpu;
         assert!(!self.is_ready(me), "{me} came online twice");
+        if self.is_dead(me) {
+            self.rise(me);
+        }
         self.claim_tags(me);
-        here.ring.begin(self.ring_of(me).next());
+        let ring = self.ring_of(me);
+        here.ring.begin(match self.has_deaths() {
+            true => ring.next_unclaimed(),
+            false => ring.next(),
+        });
         // ORDERING: Release: no broadcast that names us is older than what we have just read.
         self.callable.0.insert(me, Ordering::Release);
         // ORDERING: Release: who finds us ready can call us.

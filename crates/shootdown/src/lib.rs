@@ -80,6 +80,7 @@ mod call;
 mod capacity;
 mod config;
 mod cpu;
+mod dead;
 mod engine;
 mod guard;
 mod handle;
@@ -131,6 +132,7 @@ pub mod calls {
 /// Kicks, barriers, and functions that CPUs run wherever they poll.
 pub mod control {
     pub use crate::call::{Absent, KickTicket, Rendezvous};
+    pub use crate::dead::Unserved;
     pub use crate::handle::CpuControl;
 }
 

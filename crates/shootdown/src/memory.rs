@@ -2,14 +2,16 @@
 
 use core::sync::atomic::AtomicBool;
 
-use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot, TakenLinks};
+use crate::call::{
+    Inbox, LastAnswer, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot, TakenLinks,
+};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
 use crate::stats::Counters;
-use crate::sync::{OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
+use crate::sync::{AtomicU64, OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
 use crate::tlb::{CpuTlb, FlushRequest, LazyMark, WalkState};
-use crate::watchdog::ActivityLog;
+use crate::watchdog::{ActivityLog, Entry};
 
 /// What the engine keeps for one CPU. The host provides it, for the CPUs that there are
 /// ([`Shootdown::attach`](crate::Shootdown::attach)); only the engine looks inside.
@@ -66,6 +68,10 @@ pub struct CpuMemory<P: Platform> {
     /// Since when the platform has refused an interrupt to this CPU itself, in ns; 0 if it has not.
     pub(crate) owes_interrupt_since: OwnWord,
     pub(crate) lookout: Lookout,
+    /// The request that it acknowledged last, or is about to.
+    pub(crate) last_answer: LastAnswer,
+    /// Which CPU completes for this one, which has died, as its mark.
+    pub(crate) declared_by: AtomicU64,
     /// It is some CPU's, of some engine.
     pub(crate) is_attached: AtomicBool,
 }
@@ -102,9 +108,29 @@ impl<P: Platform> CpuMemory<P> {
                 taken_links: TakenLinks::new(),
                 owes_interrupt_since: OwnWord::new(),
                 lookout: Lookout::new(),
+                last_answer: LastAnswer::new(),
+                declared_by: AtomicU64::new(0),
                 is_attached: AtomicBool::new(false),
             }
         }
+    }
+
+    /// Its CPU has stopped for good, and answers nothing any more: as if it had never served anything.
+    pub(crate) fn reset(&self) {
+        let flags = [
+            &self.in_function,
+            &self.came_again,
+            &self.is_met,
+            &self.is_unsearched,
+        ];
+        flags.into_iter().for_each(|flag| flag.set(false));
+        self.early_acks.set(0);
+        self.owes_interrupt_since.set(0);
+        self.taken.clear();
+        self.walks.reset();
+        self.tlb.reset();
+        self.lazy.reset();
+        self.activity.begins(Entry::NONE);
     }
 
     /// The same for ever, for an engine that does not live for ever.

@@ -16,12 +16,11 @@
 //! So no CPU ever waits for one that is gone, no request is dropped, and initiators that are online pay nothing for it.
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::call::WaitsFor;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::tlb::{FlushRequest, SpaceId};
+use crate::tlb::SpaceId;
 use crate::trace::TraceEvent;
 
 /// No other CPU goes offline until this is dropped.
@@ -93,9 +92,7 @@ impl<P: Platform> Shootdown<P> {
         fence(Ordering::SeqCst);
         // A CPU that has answered reads the set anew before it publishes again: between the two it has interrupts off, and serves
         // only when all is announced and an interrupt is refused.
-        if let Some(kick) = self.publish_kick(None, FlushRequest::NOTHING) {
-            self.wait_for(kick, WaitsFor::Flush);
-        }
+        self.settle();
         drop(departure);
     }
 

@@ -50,7 +50,7 @@ pub enum FoundBy {
 pub(crate) struct Entry(u64);
 
 impl Entry {
-    const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     pub(crate) const FLUSH: Self = Self(1);
     /// Posted call data, whose name nobody knows.
     pub(crate) const POSTED: Self = Self(2);

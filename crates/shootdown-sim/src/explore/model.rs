@@ -126,8 +126,8 @@ pub struct Explore {
     next: usize,
     fruitless: u64,
     most_events: u64,
-    /// A CPU that stops for good, and after how many of its events.
-    stop: Option<(usize, u64)>,
+    /// CPUs that stop for good, and after how many of their events.
+    stops: Vec<(usize, u64)>,
     asid_slots: usize,
     guest_slots: usize,
     /// What tasks know that have no CPU.
@@ -157,7 +157,7 @@ impl Explore {
             next: 0,
             fruitless: 0,
             most_events,
-            stop: None,
+            stops: Vec::new(),
             asid_slots: 0,
             guest_slots: 0,
             parked: FxHashMap::default(),
@@ -174,16 +174,20 @@ impl Explore {
     /// The same with a CPU that stops for good after so many of its events.
     #[must_use]
     pub fn with_stop(mut self, cpu: usize, after: u64) -> Self {
-        self.stop = Some((cpu, after));
+        self.stops.push((cpu, after));
         self.most_events = MOST_EVENTS_BESIDE_STOPPED * self.clocks.len() as u64;
         self
     }
 
-    /// The CPU that has stopped.
-    pub(crate) fn stopped(&self) -> Option<usize> {
-        self.stop
-            .filter(|(_, after)| *after == 0)
-            .map(|(cpu, _)| cpu)
+    /// Whether `cpu` has stopped for good.
+    pub fn has_stopped(&self, cpu: usize) -> bool {
+        self.stops.contains(&(cpu, 0))
+    }
+
+    /// `cpu` knows that `stopped` does nothing any more, and so all that it did.
+    pub fn learn_of_stop(&mut self, cpu: usize, stopped: usize) {
+        let all = self.memory.tell(stopped);
+        self.memory.hear(cpu, &all);
     }
 
     /// The same with so many tags a CPU for guests.
@@ -237,7 +241,7 @@ impl Explore {
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
-        if !is_able(&processors[self.next]) || self.stopped() == Some(self.next) {
+        if !is_able(&processors[self.next]) || self.has_stopped(self.next) {
             self.next = self.choose_next(processors, running)?;
         }
         Some(self.next)
@@ -246,9 +250,7 @@ impl Explore {
     /// Decides who goes on; tells whether that is somebody else.
     fn reschedule(&mut self, processors: &[Processor], running: usize) -> bool {
         self.steps[running] += 1;
-        if let Some((cpu, after)) = &mut self.stop
-            && *cpu == running
-        {
+        for (_, after) in self.stops.iter_mut().filter(|(cpu, _)| *cpu == running) {
             *after = after.saturating_sub(1);
         }
         if self.steps[running] > LONGEST_TURN {
@@ -256,7 +258,7 @@ impl Explore {
             self.fruitless = 0;
         }
         self.next = self.choose_next(processors, running).unwrap_or(running);
-        self.next != running || self.stopped() == Some(running)
+        self.next != running || self.has_stopped(running)
     }
 
     fn choose_next(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
@@ -273,9 +275,9 @@ impl Explore {
         self.able.clear();
         let (before, from) = processors.split_at(running);
         let cpus = || (running..).zip(from).chain((0..).zip(before));
-        let stopped = self.stopped();
+        let stops = &self.stops;
         let may_go_on =
-            |cpu: usize, processor: &Processor| is_able(processor) && Some(cpu) != stopped;
+            |cpu: usize, processor: &Processor| is_able(processor) && !stops.contains(&(cpu, 0));
         let able = |spinning: bool| {
             let spinners = &self.spinning;
             cpus().filter(move |(cpu, processor)| {
@@ -378,7 +380,7 @@ impl State {
         if explore.interrupts.may_get_lost {
             most_turns *= TURNS_WITH_LOSSES;
         }
-        if explore.stopped().is_some() {
+        if !explore.stops.is_empty() {
             most_turns = TURNS_BESIDE_STOPPED;
         }
         self.tell_last_act();

@@ -18,9 +18,9 @@ use crate::walkthrough::Sort;
 /// Events between two steps of a load: as many walks as a processor may make meanwhile.
 const WALKS_MIDWAY: usize = 3;
 
-/// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
+/// The platform of a virtual CPU, which may die with `DEATHS`. It has no state of its own: the thread's current machine has it.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct SimPlatform<C = Cpus<64>>(PhantomData<C>);
+pub struct SimPlatform<C = Cpus<64>, const DEATHS: bool = false>(PhantomData<C>);
 
 /// What programs ask of the machine without an engine; they need no size for it.
 pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
@@ -35,9 +35,9 @@ pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 // 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
 // 7. Targets are flushed before they are taken, or do not run before they are. What listens has dropped what was named.
 // 8. A machine has one back end.
-unsafe impl<C: Capacity> Platform for SimPlatform<C> {
+unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS> {
     type Cpus = C;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_deaths(DEATHS);
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

@@ -108,6 +108,13 @@ impl OwnPosts {
         }
     }
 
+    /// Their CPU has stopped for good, and they are on no list.
+    pub(crate) fn give_back(&self) {
+        self.0
+            .iter()
+            .for_each(|post| post.link.mark.store(0, Ordering::Relaxed));
+    }
+
     /// Takes one that is free for `me`, whose they are. Interrupts are off.
     pub(super) fn claim(&self, me: CpuId) -> Option<&OwnPost> {
         let free = self.0.iter().find(|post| !post.is_posted())?;
@@ -174,6 +181,43 @@ impl PostedList {
     #[cfg(feature = "sim")]
     pub(crate) fn has(&self, address: usize) -> bool {
         is_chained(self.0.load(Ordering::Relaxed) & !UNSENT, address)
+    }
+
+    /// `cpu`, whose list and links these are, has stopped for good: what was posted to it, and what it has taken and not begun, is posted no more. Returns how many they
+    /// are. Nobody posts to it meanwhile.
+    pub(crate) fn take_back(&self, taken: &TakenLinks, cpu: CpuId) -> usize {
+        // ORDERING: Acquire sees the links; pairs with `push`.
+        let listed = self.0.swap(0, Ordering::AcqRel) & !UNSENT;
+        // ORDERING: Acquire, as for all words of `taken`: see `take`.
+        let [newest, in_hand, oldest] =
+            [&taken.newest, &taken.in_hand, &taken.oldest].map(|word| word.load(Ordering::Acquire));
+        // Before the exchange that takes a list, it is on both.
+        let is_listed = is_chained(listed, newest as usize);
+        let is_taken = |link: &NonNull<Link>| {
+            // SAFETY: links live for ever.
+            let cell = unsafe { link.as_ref() };
+            // ORDERING: Acquire: see `take`.
+            cell.mark.load(Ordering::Acquire) == taken_by(cpu)
+        };
+        let mut count = 0;
+        let mut free = |link: NonNull<Link>| {
+            // SAFETY: links live for ever.
+            let cell = unsafe { link.as_ref() };
+            // ORDERING: Release: we have read the link; pairs with `post_data`.
+            cell.mark.store(0, Ordering::Release);
+            count += 1;
+        };
+        chain(listed).for_each(&mut free);
+        (!is_listed).then(|| chain(newest).for_each(&mut free));
+        chain(oldest).filter(is_taken).for_each(&mut free);
+        pointer(in_hand)
+            .filter(is_taken)
+            .into_iter()
+            .for_each(&mut free);
+        for word in [&taken.newest, &taken.in_hand, &taken.oldest] {
+            word.store(0, Ordering::Relaxed);
+        }
+        count
     }
 
     /// Takes all, the oldest first. `taken` is its own CPU's, `me`, and has it all the time. As many turns as are pushed meanwhile: nothing is pushed twice
@@ -252,17 +296,19 @@ impl TakenLinks {
     }
 }
 
-/// Whether the link at `address` is `first` or follows it.
-#[cfg(feature = "sim")]
-fn is_chained(first: u64, address: usize) -> bool {
-    let after = |link: &NonNull<Link>| {
+/// `first` and the links that follow it, while nobody else changes them. A link is not read any more when it has been returned.
+fn chain(first: u64) -> impl Iterator<Item = NonNull<Link>> {
+    core::iter::successors(pointer(first), |link| {
         // SAFETY: links live for ever.
         let cell = unsafe { &link.as_ref().next };
         // SAFETY: 1. nobody changes the list.
         pointer(unsafe { cell.read() })
-    };
-    let mut links = core::iter::successors(pointer(first), after);
-    links.any(|link| link.addr().get() == address)
+    })
+}
+
+/// Whether the link at `address` is `first` or follows it.
+fn is_chained(first: u64, address: usize) -> bool {
+    chain(first).any(|link| link.addr().get() == address)
 }
 
 /// The mark of what `cpu` has taken off its list.

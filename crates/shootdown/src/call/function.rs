@@ -92,6 +92,9 @@ impl<P: Platform> Shootdown<P> {
             self.dispatch_to_one(slot, target, Kind::CALL, request)
         };
         self.call(function, || (), dispatch);
+        if result.is_ok() && self.is_dead(target) {
+            return Err(NotReady { cpu: target });
+        }
         result
     }
 
@@ -128,6 +131,9 @@ impl<P: Platform> Shootdown<P> {
         let result = self.call(function, overlap, |slot, request| {
             self.dispatch_to(slot, targets, Kind::CALL, request, &mut ran)
         });
+        if self.has_deaths() {
+            ran.subtract(&self.dead.0.load(Ordering::Relaxed));
+        }
         (ran, result)
     }
 

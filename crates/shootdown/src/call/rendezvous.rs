@@ -1,6 +1,7 @@
 //! Rendezvous: CPUs come together, run a function at the same time, and leave together.
 //!
-//! There is one word, which numbers each rendezvous and says how far it has come; only its initiator writes it. Each CPU has a word too, of the same form, which says how far that one has
+//! There is one word, which numbers each rendezvous, names its initiator and says how far it has come; only its initiator writes it, or who goes on in its place if that has
+//! stopped for good. Each CPU has a word too, of the same form, which says how far that one has
 //! come; only that CPU writes it. So nothing has to be counted or taken back:
 //!
 //! ```text
@@ -104,10 +105,18 @@ const GATHERING: u64 = 2;
 const BY_THREADS: u64 = 1;
 /// The first step.
 const STEP: u64 = 4;
-const NEXT: u64 = STAGE + 1;
+/// The initiator's mark.
+const INITIATOR_SHIFT: u32 = 8;
+const INITIATOR: u64 = 0xffff << INITIATOR_SHIFT;
+const NEXT: u64 = 1 << 24;
 
 const fn serves_flushes(state: u64) -> bool {
     state & SILENT == 0 || state & STAGE & !SILENT < STEP
+}
+
+/// Whether it is a rendezvous that `initiator` has begun and not ended.
+const fn is_of(state: u64, initiator: CpuId) -> bool {
+    (state & INITIATOR) >> INITIATOR_SHIFT == initiator.as_mark() && state & STAGE != IDLE
 }
 
 /// What an engine has for it.
@@ -122,6 +131,7 @@ pub(crate) struct Meeting<C: crate::Capacity> {
 
 /// On the initiator's stack.
 struct Lent {
+    steps: u32,
     run: unsafe fn(*const (), CpuId, u32),
     function: *const (),
     name: fn() -> &'static str,
@@ -142,6 +152,12 @@ impl<C: crate::Capacity> Meeting<C> {
     #[inline]
     pub(crate) fn is_gathering(&self) -> bool {
         self.state.load(Ordering::Relaxed) & STAGE & !SILENT == GATHERING
+    }
+
+    /// Whether `initiator` has begun one and not ended it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_of(&self, initiator: CpuId) -> bool {
+        is_of(self.state.load(Ordering::Relaxed), initiator)
     }
 
     /// What is gathered now, if `me` is to come and has not.
@@ -194,6 +210,7 @@ impl<P: Platform> CpuControl<'_, P> {
             function(cpu, step);
         }
         let lent = Lent {
+            steps: how.steps,
             run: run::<F>,
             function: core::ptr::from_ref(function).cast(),
             name: core::any::type_name::<F>,
@@ -233,7 +250,8 @@ impl<P: Platform> Shootdown<P> {
             forbid_inside_function(here);
             self.forbid_in_walk(here);
             let seen = state.load(Ordering::Relaxed);
-            let number = (seen & !STAGE).wrapping_add(NEXT);
+            let number = (seen & !(STAGE | INITIATOR)).wrapping_add(NEXT)
+                | here.cpu.as_mark() << INITIATOR_SHIFT;
             // ORDERING: Acquire: the one before is over; pairs with its store of IDLE.
             let claimed = (seen & STAGE == IDLE).then(|| {
                 state.compare_exchange(seen, number | CLAIMED, Ordering::Acquire, Ordering::Relaxed)
@@ -281,6 +299,33 @@ impl<P: Platform> Shootdown<P> {
         }
         self.go_on(here, number | IDLE);
         Ok(())
+    }
+
+    /// `dead`, which has stopped for good, may have begun a rendezvous: ends that where no function has run, and goes on in its place where one may have. Interrupts are off.
+    pub(crate) fn go_on_for(&self, here: Here<'_, P>, dead: CpuId) {
+        let meeting = &self.meeting.0;
+        loop {
+            // ORDERING: Acquire sees what is lent, and the targets; pairs with `go_on`.
+            let seen = meeting.state.load(Ordering::Acquire);
+            if !is_of(seen, dead) {
+                return;
+            }
+            let (stage, mut next) = (seen & STAGE & !SILENT, seen & !STAGE | IDLE);
+            if stage >= STEP {
+                let lent = meeting.lent.load(Ordering::Relaxed) as usize;
+                // SAFETY: it is on a stack that stays as long as its CPU may have lent anything (`declare_dead`).
+                let lent: &Lent = unsafe { &*core::ptr::with_exposed_provenance(lent) };
+                let others = meeting.targets.load(Ordering::Relaxed);
+                let _ = self.await_others(here, seen, &others, u64::MAX, lent);
+                if stage + 1 < STEP + u64::from(lent.steps) {
+                    next = seen + 1;
+                }
+            }
+            // Compared: another one may do the same. ORDERING: as in `go_on`.
+            let _ =
+                (meeting.state).compare_exchange(seen, next, Ordering::Release, Ordering::Relaxed);
+            (self.platform).on_trace(TraceEvent::Rendezvous { cpu: here.cpu });
+        }
     }
 
     fn go_on(&self, here: Here<'_, P>, state: u64) {
@@ -368,8 +413,10 @@ impl<P: Platform> Shootdown<P> {
     fn not_yet(&self, others: &CpuMask<P::Cpus>, state: u64) -> Option<CpuMask<P::Cpus>> {
         let mut absent = CpuMask::EMPTY;
         for cpu in others.iter() {
+            // Nobody goes offline meanwhile, but one may die.
+            let is_dead = self.has_deaths() && !self.is_ready(cpu);
             // ORDERING: Acquire sees what it did before; pairs with `meet_once`.
-            if self.state(cpu).lazy.met.load(Ordering::Acquire) != state {
+            if !is_dead && self.state(cpu).lazy.met.load(Ordering::Acquire) != state {
                 absent.insert(cpu);
             }
         }

@@ -5,6 +5,7 @@ use core::mem::MaybeUninit;
 
 use crate::call::{Number, Ticket};
 use crate::cpu::CpuId;
+use crate::sync::OwnWord;
 
 /// Slots per CPU. Several, so that a task that waits preemptibly never blocks the next caller on its CPU; the
 /// last is kept for flushes, so that a flush finds one even when functions occupy all others.
@@ -134,4 +135,37 @@ pub(crate) struct Found {
     pub(crate) slot: usize,
     pub(crate) kind: Kind,
     pub(super) ticket: Option<Ticket>,
+}
+
+/// The name of the last request that a CPU has acknowledged, or is about to: if it dies between two steps, others know of which.
+#[derive(Debug)]
+pub(crate) struct LastAnswer {
+    place: OwnWord,
+    number: OwnWord,
+}
+
+impl LastAnswer {
+    pub(crate) const fn new() -> Self {
+        Self {
+            place: OwnWord::new(),
+            number: OwnWord::new(),
+        }
+    }
+
+    /// The acknowledgement, which releases, follows.
+    #[inline]
+    pub(crate) fn set(&self, found: Found, number: Number) {
+        self.place
+            .set((found.initiator.index() * SLOTS + found.slot) as u64);
+        self.number.set(number.bits());
+    }
+
+    pub(crate) fn get(&self) -> RequestRef {
+        let place = self.place.get() as usize;
+        RequestRef {
+            initiator: CpuId::from_index(place / SLOTS),
+            slot: place % SLOTS,
+            number: Number::of_word(self.number.get()),
+        }
+    }
 }

@@ -96,6 +96,7 @@ impl<P: Platform> Shootdown<P> {
     pub fn handle_ipi(&self) {
         let irq = self.irq_guard();
         let me = self.here(&irq);
+        self.must_live(me.cpu);
         self.platform
             .on_trace(TraceEvent::HandlerEntered { cpu: me.cpu });
         if Self::prefetches(self.policy()) {
@@ -163,6 +164,7 @@ impl<P: Platform> Shootdown<P> {
     fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, P>) -> bool) -> bool {
         let irq = self.irq_guard();
         let me = self.here(&irq);
+        self.must_live(me.cpu);
         // A function that polls is not the interrupted task.
         if !me.in_function.get() {
             me.early_acks.set(0);

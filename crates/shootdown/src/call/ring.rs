@@ -210,6 +210,20 @@ impl<C: Capacity> Ring<C> {
         Ticket::of_word(self.next.0.load(Ordering::Acquire))
     }
 
+    /// The same when CPUs have died: one may have done so between its claim and saying so.
+    pub(crate) fn next_unclaimed(&self) -> Ticket {
+        let mut ticket = self.next();
+        let is_taken = |ticket| {
+            // ORDERING: as in `next`.
+            let lying = Word(self.entry(ticket).word.load(Ordering::Acquire)).ticket();
+            lying.is_some_and(|lying| !lying.is_before(ticket))
+        };
+        while is_taken(ticket) {
+            ticket = self.advance(ticket);
+        }
+        ticket
+    }
+
     /// Begins with `ticket`, and uses `len` entries only; before the ring is used.
     #[cfg(feature = "sim")]
     pub(crate) fn begin(&self, ticket: Ticket, len: usize) {
@@ -347,6 +361,44 @@ impl<C: Capacity> Ring<C> {
         // The entry is ours until the caller has cleared the bits.
         (before == bit)
             .then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & Self::mates(leaf))
+    }
+
+    /// As [`acknowledge`](Self::acknowledge), in place of `dead`, which has stopped for good, for what is announced at `index`, and names it. With `is_settled` all other
+    /// CPUs were elsewhere since: an empty leaf is one whose last CPU was `dead`, and did not say so.
+    pub(crate) fn acknowledge_for(
+        &self,
+        index: usize,
+        dead: CpuId,
+        is_settled: bool,
+    ) -> Option<u64> {
+        let (leaf, bit) = (Self::leaf_of(dead), C::bit(dead));
+        // ORDERING: as in `acknowledge`.
+        let before = self.leaves.0[index][leaf]
+            .0
+            .fetch_and(!bit, Ordering::AcqRel);
+        let is_last = before == bit || before == 0 && is_settled;
+        is_last.then(|| self.entries.0[index].targets.load(Ordering::Relaxed) & Self::mates(leaf))
+    }
+
+    /// Completes the entries that `dead`, which has stopped for good, has claimed: for nobody. Its targets are found by their inboxes.
+    pub(crate) fn complete_for(&self, dead: CpuId) {
+        for (entry, leaves) in self.entries.0.iter().zip(&self.leaves.0) {
+            let word = Word(entry.word.load(Ordering::Relaxed));
+            let is_claimed = word.ticket().is_some() && !word.is_complete();
+            if is_claimed && word.place().0 == dead {
+                leaves
+                    .iter()
+                    .for_each(|leaf| leaf.0.store(0, Ordering::Relaxed));
+                entry.targets.store(0, Ordering::Relaxed);
+                // ORDERING: as in `announce`.
+                entry.word.store(word.complete().0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether what is announced at `index` names any CPU.
+    pub(crate) fn names_any(&self, index: usize) -> bool {
+        self.entries.0[index].targets.load(Ordering::Relaxed) != 0
     }
 
     /// What is announced by `word`, which lies complete at `index`.

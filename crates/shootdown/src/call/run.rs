@@ -73,6 +73,9 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(crate) fn acknowledge(&self, me: Here<'_, P>, found: Found) {
         let (slot, group) = (self.slot_of(found), P::Cpus::group(me.cpu));
+        if P::CONFIG.has_deaths && P::Cpus::IS_WIDE {
+            me.last_answer.set(found, slot.number());
+        }
         match found.ticket.filter(|_| Self::HAS_RINGS) {
             None => slot.acknowledge(group, P::Cpus::bit(me.cpu)),
             Some(ticket) => {

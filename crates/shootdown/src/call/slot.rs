@@ -196,6 +196,12 @@ impl<C: Capacity> Slot<C> {
         outside.is_some_and(|outside| outside.load(Ordering::Acquire) & 1 << group != 0)
     }
 
+    /// The kind of the request that names `dead`, a CPU that has stopped for good; `None` if none does.
+    pub(crate) fn kind_of(&self, dead: CpuId) -> Option<Kind> {
+        // ORDERING: as in `kind_for`.
+        (self.pending.contains(dead, Ordering::Acquire)).then(|| self.kind())
+    }
+
     /// The kind of the request, which names the running CPU: the ring said so, and it has not acknowledged.
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
@@ -235,9 +241,42 @@ impl<C: Capacity> Slot<C> {
         if before & !targets != 0 {
             return;
         }
+        self.end_groups(1 << group);
+    }
+
+    /// Nobody in these groups is left.
+    #[inline]
+    fn end_groups(&self, ended: u64) {
         if let Some(groups) = self.pending_groups() {
-            // ORDERING: Release: as above, for the whole group; pairs with `is_free`.
-            groups.fetch_and(!(1 << group), Ordering::Release);
+            // ORDERING: Release: as in `acknowledge`, for whole groups; pairs with `is_free`.
+            groups.fetch_and(!ended, Ordering::Release);
+        }
+    }
+
+    /// As [`acknowledge`](Self::acknowledge), in place of one that has stopped for good, and whose bit `dead` is one of `targets`: only as long as that is there, because
+    /// then it is still the request that named it.
+    pub(crate) fn acknowledge_for(&self, group: usize, targets: u64, dead: u64) {
+        let word = self.pending.group(group);
+        let mut seen = word.load(Ordering::Relaxed);
+        while seen & dead != 0 {
+            let left = seen & !targets;
+            // ORDERING: as in `acknowledge`.
+            match word.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if left == 0 => return self.end_groups(1 << group),
+                Ok(_) => return,
+                Err(newer) => seen = newer,
+            }
+        }
+    }
+
+    /// Ends request `number` for a group of which nobody is left, if it still waits for that: who cleared the last bit has died. No other CPU does the same.
+    pub(crate) fn end_group(&self, group: usize, number: Number) {
+        // ORDERING: Acquire: the header is read after it; pairs with `publish`.
+        let waits = (self.pending_groups())
+            .is_some_and(|all| all.load(Ordering::Acquire) >> group & 1 != 0);
+        // It is the same request until we end it.
+        if waits && self.pending(group) == 0 && self.number() == number {
+            self.end_groups(1 << group);
         }
     }
 

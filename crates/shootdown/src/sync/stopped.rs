@@ -22,6 +22,8 @@ pub enum Unfinished {
     Posting,
     /// Other CPUs may not go offline.
     Departure,
+    /// CPUs wait in a rendezvous.
+    Rendezvous,
 }
 
 /// Where data that are posted lie, and their mark: who has posted or taken them.
@@ -42,6 +44,9 @@ impl<P: Platform> Shootdown<P> {
     ) -> Result<(), &'static str> {
         if self.departure.0.load(Ordering::Relaxed) == stopped.as_mark() {
             found(Unfinished::Departure);
+        }
+        if self.meeting.0.is_of(stopped) {
+            found(Unfinished::Rendezvous);
         }
         for initiator in self.rings().iter().flat_map(Ring::claimants) {
             match initiator == stopped {

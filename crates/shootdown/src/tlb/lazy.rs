@@ -65,6 +65,17 @@ impl LazyMark {
         }
     }
 
+    /// Its CPU has stopped for good, and is nowhere.
+    pub(crate) fn reset(&self) {
+        self.set(Attention::Detached);
+        self.set_guest(SpaceId::KERNEL);
+        // ORDERING: as in `settle`.
+        [&self.here, &self.was]
+            .into_iter()
+            .for_each(|word| word.store(0, Ordering::Release));
+        self.here_copy.set(0);
+    }
+
     #[inline]
     pub(crate) fn get(&self) -> Attention {
         // ORDERING: acquires the CPU's last uses of the space, and of freed tables; pairs with `set`.

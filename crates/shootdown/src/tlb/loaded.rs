@@ -92,6 +92,21 @@ impl CpuTlb {
         }
     }
 
+    /// Its CPU has stopped for good, and has a root without a user part.
+    pub(crate) fn reset(&self) {
+        self.begin_load();
+        let words = [
+            &self.asid,
+            &self.root,
+            &self.host,
+            &self.untagged,
+            &self.private_name,
+        ];
+        words.into_iter().for_each(|word| word.set(0));
+        self.owes_flush.set(false);
+        self.others_void.set(false);
+    }
+
     #[inline]
     pub(crate) fn loaded(&self) -> SpaceId {
         SpaceId(self.loaded.get())

@@ -68,6 +68,7 @@ impl<P: Platform> Shootdown<P> {
                 wanted &= !P::Cpus::bit(me);
             }
             if let Some(space) = space {
+                self.forget_dead(here, space, group, wanted);
                 wanted = self.present(here, group, wanted, space);
             }
             if wanted != 0 {

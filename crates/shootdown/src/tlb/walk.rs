@@ -40,6 +40,11 @@ impl WalkState {
         self.0.get() != 0
     }
 
+    /// Its CPU has stopped for good.
+    pub(crate) fn reset(&self) {
+        self.0.set(0);
+    }
+
     /// Inside a section: something is left until it ends.
     pub(crate) fn hold(&self) {
         self.0.set(self.0.get() | Self::HOLDS);

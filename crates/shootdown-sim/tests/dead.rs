@@ -1,0 +1,497 @@
+//! CPUs that die at any of their events, and are declared dead: all others come to their ends, and the dead come back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use shootdown::calls::{CallData, Wait};
+use shootdown::control::Rendezvous;
+use shootdown::sim::Unfinished;
+use shootdown::{
+    AddressSpace, CallTargets, Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushScope, FreedTables,
+    Platform, Policy,
+};
+use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
+use shootdown_sim::machine::{Context, Model, SimPlatform, context, kernel_root_at, root_at};
+use shootdown_sim::{Engine, FailureKind, Machine, PLATFORM, Program};
+
+const SPACES: usize = 2;
+const DATA: usize = 6;
+/// Events of a CPU in which it does most of what it does.
+const EVENTS: u64 = 1500;
+/// What must have been left half done, or the schedules show nothing.
+const STEPS: [Unfinished; 5] = [
+    Unfinished::Claim,
+    Unfinished::Leaf,
+    Unfinished::Inbox,
+    Unfinished::Departure,
+    Unfinished::Rendezvous,
+];
+/// Of each CPU.
+const OPERATIONS: usize = 8;
+
+type Data = CallData<Box<dyn Fn(CpuId) + Sync>>;
+
+/// The first CPUs do nothing but declare others dead, each other too: while one does, another may die that it waits for.
+const DECLARERS: usize = 3;
+
+/// What the CPUs of a run share.
+struct World<C: Capacity> {
+    engine: Engine<C, SimPlatform<C, true>>,
+    numbers: Vec<CpuId>,
+    spaces: [AddressSpace<C>; SPACES],
+    data: Vec<Data>,
+    /// Those that have begun, and those that have come to their ends.
+    begun: Vec<Cell<bool>>,
+    ended: Vec<Cell<bool>>,
+    declared: RefCell<CpuMask<C>>,
+    /// Those that are declaring.
+    declaring: RefCell<CpuMask<C>>,
+    /// Of each rendezvous how many steps it has, and how many each CPU has run.
+    steps: RefCell<Vec<Rc<(u32, Vec<Cell<u32>>)>>>,
+    /// What they had left half done, and how many calls and data they did not run.
+    unfinished: RefCell<BTreeMap<Unfinished, usize>>,
+    unserved: Cell<(usize, usize)>,
+}
+
+fn random<T: Copy>(from: &[T], rng: &mut fastrand::Rng) -> T {
+    from[rng.usize(..from.len())]
+}
+
+impl<C: Capacity> World<C> {
+    fn new(numbers: Vec<CpuId>, policy: Policy) -> Self {
+        let engine = Engine::<C, SimPlatform<C, true>>::for_cpus(numbers.iter().copied());
+        engine.set_policy(policy);
+        let spaces = [1, 2].map(|frame| AddressSpace::new(&engine, root_at(frame << 12)));
+        let flags = || vec![Cell::new(false); numbers.len()];
+        Self {
+            spaces,
+            data: (0..DATA).map(|_| Data::new(Box::new(|_| ()))).collect(),
+            begun: flags(),
+            ended: flags(),
+            declared: RefCell::new(CpuMask::EMPTY),
+            declaring: RefCell::new(CpuMask::EMPTY),
+            steps: RefCell::default(),
+            unfinished: RefCell::default(),
+            unserved: Cell::default(),
+            engine,
+            numbers,
+        }
+    }
+
+    fn index(&self, cpu: CpuId) -> usize {
+        self.numbers.iter().position(|other| *other == cpu).unwrap()
+    }
+
+    fn is_gone(&self, cpu: usize) -> bool {
+        context().with(|state| state.explore().unwrap().has_stopped(cpu))
+    }
+
+    fn all(&self, flags: &[Cell<bool>]) -> bool {
+        (DECLARERS..flags.len()).all(|cpu| flags[cpu].get() || self.is_gone(cpu))
+    }
+
+    fn post(&self, target: CpuId, data: &Data) -> bool {
+        // SAFETY: it outlives the run, after which no CPU of this engine does anything.
+        let data: &'static Data = unsafe { &*std::ptr::from_ref(data) };
+        self.engine.post_data(target, data).is_ok()
+    }
+
+    /// A function runs once on each CPU that is said to have run it.
+    fn call(&self, targets: CallTargets<'_, C>) {
+        let ran: Vec<Cell<u32>> = vec![Cell::new(0); self.numbers.len()];
+        let (ran, world) = (Shared(&ran), Shared(self));
+        let all = self.engine.call_many(targets, &|cpu: CpuId| {
+            let ran = &ran.get()[world.get().index(cpu)];
+            ran.set(ran.get() + 1);
+        });
+        for cpu in all.iter() {
+            assert_eq!(
+                ran.get()[self.index(cpu)].get(),
+                1,
+                "runs of a call on {cpu}"
+            );
+        }
+        assert!(ran.get().iter().all(|ran| ran.get() <= 1), "it ran twice");
+    }
+
+    fn begin_steps(&self, steps: u32) -> Rc<(u32, Vec<Cell<u32>>)> {
+        let all = Rc::new((steps, vec![Cell::new(0); self.numbers.len()]));
+        self.steps.borrow_mut().push(all.clone());
+        all
+    }
+
+    /// One operation of a CPU that has `loaded` this space.
+    fn operate(&self, rng: &mut fastrand::Rng, loaded: &mut Option<usize>) {
+        let engine = &self.engine;
+        let control = engine.control();
+        let other = random(&self.numbers, rng);
+        let some: CpuMask<C> = self
+            .numbers
+            .iter()
+            .copied()
+            .filter(|_| rng.bool())
+            .collect();
+        match rng.u8(..16) {
+            0 | 1 => self.call(CallTargets::Online),
+            2 => self.call(CallTargets::Of(&some)),
+            3 => _ = engine.call_one(other, &|_| ()),
+            4 => drop(engine.submit(&some, |_| (), random(&[Wait::None, Wait::Done], rng))),
+            5 => _ = engine.try_post(&some, |_| ()),
+            6 => _ = self.post(other, &self.data[rng.usize(..DATA)]),
+            7 => engine.flush(FlushScope::Kernel, FlushRange::WHOLE, FreedTables::No),
+            8 | 9 => {
+                let freed = random(&[FreedTables::Yes, FreedTables::No], rng);
+                engine.flush(&self.spaces[rng.usize(..SPACES)], FlushRange::WHOLE, freed);
+            }
+            10 => {
+                let next = rng.usize(..SPACES);
+                let off = PLATFORM.irq_save();
+                engine.switch_to(loaded.map(|space| &self.spaces[space]), &self.spaces[next]);
+                if rng.bool() {
+                    engine
+                        .user_memory()
+                        .enter_lazy(&self.spaces[next], kernel_root_at(0));
+                }
+                turn_on(off);
+                *loaded = Some(next);
+            }
+            11 => {
+                let section = engine.user_memory().walk(&self.spaces[rng.usize(..SPACES)]);
+                PLATFORM.relax();
+                drop(section);
+            }
+            12 => control.kick(&some).wait(),
+            // SAFETY: 1. it does nothing.
+            13 => _ = unsafe { control.ask(other, &|_| ()) },
+            14 => {
+                let steps = 1 + rng.u32(..3);
+                let how = Rendezvous::within(u64::MAX).with_steps(steps);
+                let how = match rng.bool() {
+                    true => how.without_flushes(),
+                    false => how,
+                };
+                let (ran, world) = (self.begin_steps(steps), Shared(self));
+                let ran = Shared(&*ran);
+                let step = |cpu: CpuId, step: u32| {
+                    let ran = &ran.get().1;
+                    let most = ran.iter().map(Cell::get).max().unwrap();
+                    assert!(most <= step + 1, "somebody is a step ahead");
+                    ran[world.get().index(cpu)].set(step + 1);
+                };
+                // Somebody has to find out that its initiator has died.
+                let mut workers = some;
+                self.numbers[..DECLARERS]
+                    .iter()
+                    .for_each(|cpu| _ = workers.remove(*cpu));
+                // SAFETY: 1. it writes a word.
+                let met = unsafe { control.rendezvous(how, &workers, &step) };
+                assert_eq!(met, Ok(()));
+            }
+            _ => {
+                if let Some(space) = loaded.take() {
+                    let off = PLATFORM.irq_save();
+                    engine.switch_away(&self.spaces[space], kernel_root_at(0));
+                    turn_on(off);
+                }
+                let off = PLATFORM.irq_save();
+                engine.offline();
+                PLATFORM.relax();
+                engine.online();
+                turn_on(off);
+            }
+        }
+    }
+
+    fn live(&self, me: usize, seed: u64) {
+        // Before that a rendezvous could keep them.
+        spin_while(|| !(0..DECLARERS).all(|cpu| self.begun[cpu].get() || self.is_gone(cpu)));
+        let mut rng = fastrand::Rng::with_seed(seed << 8 | me as u64);
+        let off = PLATFORM.irq_save();
+        self.engine.online();
+        self.begun[me].set(true);
+        turn_on(off);
+        spin_while(|| !self.all(&self.begun));
+        let mut loaded = None;
+        for _ in 0..OPERATIONS {
+            self.operate(&mut rng, &mut loaded);
+        }
+        if let Some(space) = loaded {
+            let off = PLATFORM.irq_save();
+            self.engine
+                .switch_away(&self.spaces[space], kernel_root_at(0));
+            turn_on(off);
+        }
+        self.ended[me].set(true);
+    }
+
+    fn declare_these(&self, me: usize, cpus: &CpuMask<C>) {
+        for cpu in cpus.iter() {
+            context().with(|state| {
+                let explore = state.explore().unwrap();
+                explore.learn_of_stop(me, self.index(cpu));
+            });
+            let none = std::iter::empty();
+            // Others go on, so it may be about one of them.
+            let _ = self.engine.unfinished(cpu, none, |one| {
+                *self.unfinished.borrow_mut().entry(one).or_default() += 1;
+            });
+        }
+        self.declaring.borrow_mut().insert(self.numbers[me]);
+        // SAFETY: 1. to 3. they have stopped, and their stacks stay until the run is over.
+        let unserved = unsafe { self.engine.control().declare_dead(cpus) };
+        let (calls, data) = self.unserved.get();
+        (self.unserved).set((calls + unserved.calls, data + unserved.data));
+        self.declared.borrow_mut().unite(cpus);
+        self.declaring.borrow_mut().remove(self.numbers[me]);
+    }
+
+    /// No other CPU that lives waits in a declaration.
+    fn are_declared(&self) -> bool {
+        let declaring = *self.declaring.borrow();
+        let mut cpus = declaring.iter().map(|cpu| self.index(cpu));
+        cpus.all(|cpu| self.is_gone(cpu))
+    }
+
+    /// Declares those dead that have stopped, until all others have come to their ends.
+    fn declare(&self, me: usize) {
+        let off = PLATFORM.irq_save();
+        self.engine.online();
+        self.begun[me].set(true);
+        turn_on(off);
+        loop {
+            let is_over = self.all(&self.ended);
+            let gone: CpuMask<C> = (0..self.numbers.len())
+                .filter(|cpu| self.is_gone(*cpu))
+                .map(|cpu| self.numbers[cpu])
+                .collect();
+            let declared = *self.declared.borrow();
+            let mut news = gone;
+            news.subtract(&declared);
+            if !news.is_empty() {
+                self.declare_these(me, &news);
+            } else if is_over && self.are_declared() {
+                break;
+            }
+            PLATFORM.relax();
+        }
+        // What the dead have lent comes to an end.
+        spin_while(|| gone_lends(self));
+        self.ended[me].set(true);
+    }
+}
+
+fn gone_lends<C: Capacity>(world: &World<C>) -> bool {
+    let declared = *world.declared.borrow();
+    let mut cpus = declared.iter();
+    cpus.any(|cpu| !world.engine.control().is_settled(cpu))
+}
+
+/// What virtual CPUs share, which run on one thread.
+struct Shared<'a, T: ?Sized>(&'a T);
+
+impl<T: ?Sized> Shared<'_, T> {
+    fn get(&self) -> &T {
+        self.0
+    }
+}
+
+// SAFETY: see above.
+unsafe impl<T: ?Sized> Sync for Shared<'_, T> {}
+
+fn turn_on(interrupts: bool) {
+    // SAFETY: 1. what `irq_save` returned on this CPU.
+    unsafe { PLATFORM.irq_restore(interrupts) };
+}
+
+fn spin_while(is_so: impl Fn() -> bool) {
+    while is_so() {
+        PLATFORM.relax();
+    }
+}
+
+fn run_machine<C: Capacity>(
+    world: &World<C>,
+    explore: Explore,
+    program: impl Fn(usize, Context<'_>),
+) -> Option<shootdown_sim::Failure> {
+    let cpus = world.numbers.len();
+    let machine = Machine::new(cpus, Model::Explore(Box::new(explore)), || {
+        world.engine.handle_ipi();
+    })
+    .with_numbers(&world.numbers);
+    let program = &program;
+    let programs =
+        (0..cpus).map(|me| -> Program<'_> { Box::new(move |context| program(me, context)) });
+    machine.run(programs.collect()).1
+}
+
+/// What was found in all runs.
+#[derive(Default, Debug)]
+struct Found {
+    unfinished: BTreeMap<Unfinished, usize>,
+    calls: usize,
+    data: usize,
+    came_back: usize,
+}
+
+/// A run in which CPUs stop, each after so many events.
+fn die<C: Capacity>(seed: u64, numbers: Vec<CpuId>, stops: &[(usize, u64)], found: &mut Found) {
+    let cpus = numbers.len();
+    let policies = [
+        Policy::BEST,
+        Policy::PUBLISHED,
+        Policy::BEFORE,
+        Policy::BEST.with_broadcast_from(2),
+    ];
+    let world = &*Box::leak(Box::new(World::<C>::new(
+        numbers,
+        policies[seed as usize / 2 % 4],
+    )));
+    let new_explore = |seed| {
+        let strategy = match seed % 4 {
+            0 => Strategy::Priorities { seed, changes: 3 },
+            _ => Strategy::Random(seed),
+        };
+        Explore::new(cpus, Chooser::new(strategy, cpus), Box::new(NoTlb), 400_000)
+    };
+    let place = format!("seed {seed}, stops {stops:?}");
+    let explore = stops
+        .iter()
+        .fold(new_explore(seed), |explore, (cpu, after)| {
+            explore.with_stop(*cpu, *after)
+        });
+    let failure = run_machine(world, explore, |me, _| match me {
+        _ if me < DECLARERS => world.declare(me),
+        _ => world.live(me, seed),
+    });
+    for (one, times) in world.unfinished.take() {
+        *found.unfinished.entry(one).or_default() += times;
+    }
+    let (calls, data) = world.unserved.get();
+    (found.calls, found.data) = (found.calls + calls, found.data + data);
+    match &failure {
+        // One that has come to its end may stop later.
+        None => {}
+        Some(failure) => {
+            let declared = world.declared.borrow();
+            let stops_in = |cpu: usize| stops.iter().any(|stop| stop.0 == cpu);
+            let has_ended = |cpu: usize| world.ended[cpu].get() || stops_in(cpu);
+            let is_right = failure.kind == FailureKind::NoProgress && (0..cpus).all(has_ended);
+            assert!(
+                is_right,
+                "{place}: {failure}; declared {declared:?}, ended {:?}",
+                world.ended
+            );
+            if (0..cpus).any(|cpu| stops_in(cpu) && !declared.contains(world.numbers[cpu])) {
+                // It stopped when nobody looked any more, or not at all.
+                return;
+            }
+        }
+    }
+    for cpu in world.declared.borrow().iter() {
+        let mut left = Vec::new();
+        let lost = (world.engine).unfinished(cpu, std::iter::empty(), |one| left.push(one));
+        assert_eq!(
+            (lost, &left[..]),
+            (Ok(()), &[][..]),
+            "{place}: left by {cpu}"
+        );
+    }
+    let declared = *world.declared.borrow();
+    for steps in world.steps.borrow().iter() {
+        let living = (0..cpus).filter(|cpu| !declared.contains(world.numbers[*cpu]));
+        let mut ran = living.map(|cpu| steps.1[cpu].get());
+        assert!(
+            ran.all(|ran| ran == 0 || ran == steps.0),
+            "{place}: steps {steps:?}"
+        );
+    }
+    come_back(world, &place, new_explore(seed + 1));
+    found.came_back += world.declared.borrow().len();
+}
+
+/// The dead come back, and take part in everything.
+fn come_back<C: Capacity>(world: &World<C>, place: &str, explore: Explore) {
+    let is_dead = |me: usize| world.declared.borrow().contains(world.numbers[me]);
+    let flushed = Cell::new(false);
+    let failure = run_machine(world, explore, |me, _| {
+        if me == 0 {
+            for space in &world.spaces {
+                world
+                    .engine
+                    .flush(space, FlushRange::WHOLE, FreedTables::Yes);
+                assert!(space.cpus().is_empty(), "{place}: a space names the dead");
+            }
+            flushed.set(true);
+        }
+        spin_while(|| !flushed.get());
+        if is_dead(me) {
+            let off = PLATFORM.irq_save();
+            world.engine.online();
+            turn_on(off);
+        }
+        spin_while(|| world.engine.ready_cpus().len() < world.numbers.len());
+        world.call(CallTargets::Online);
+        let off = PLATFORM.irq_save();
+        world.engine.switch_to(None, &world.spaces[me % SPACES]);
+        turn_on(off);
+        world
+            .engine
+            .flush(&world.spaces[0], FlushRange::WHOLE, FreedTables::Yes);
+        world
+            .data
+            .iter()
+            .for_each(|data| _ = world.post(world.numbers[me], data));
+        let off = PLATFORM.irq_save();
+        world
+            .engine
+            .switch_away(&world.spaces[me % SPACES], kernel_root_at(0));
+        turn_on(off);
+    });
+    assert_eq!(failure, None, "{place}: when the dead come back");
+}
+
+fn numbers(seed: u64, cpus: usize, limit: u32) -> Vec<CpuId> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut all: Vec<u32> = (0..limit).collect();
+    rng.shuffle(&mut all);
+    all.into_iter().take(cpus).map(CpuId::new).collect()
+}
+
+#[test]
+fn cpus_die_anywhere() {
+    let from: u64 = std::env::var("DEAD_FROM").map_or(1, |it| it.parse().unwrap());
+    let count: u64 = std::env::var("DEAD_COUNT").map_or(3000, |it| it.parse().unwrap());
+    let mut found = Found::default();
+    for seed in from..from + count {
+        let cpus = DECLARERS + 2 + seed as usize % 3;
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0xdead);
+        let mut stops = vec![(
+            DECLARERS + rng.usize(..cpus - DECLARERS),
+            1 + rng.u64(..EVENTS),
+        )];
+        if rng.bool() {
+            let other = 1 + rng.usize(..cpus - 1);
+            let after = if other < DECLARERS {
+                1 + rng.u64(..4 * EVENTS)
+            } else {
+                1 + rng.u64(..EVENTS)
+            };
+            if other != stops[0].0 {
+                stops.push((other, after));
+            }
+        }
+        match seed % 3 {
+            0 => die::<Cpus<128>>(seed, numbers(seed, cpus, 128), &stops, &mut found),
+            _ => die::<Cpus<8>>(seed, numbers(seed, cpus, 8), &stops, &mut found),
+        }
+    }
+    let is_found = |one| found.unfinished.contains_key(one);
+    let all_found = STEPS.iter().all(is_found) && found.calls > 0 && found.data > 0;
+    assert!(
+        all_found && found.came_back > 0,
+        "not everything was found: {found:?}"
+    );
+    println!("{found:?}");
+}

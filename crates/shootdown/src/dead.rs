@@ -1,0 +1,333 @@
+//! CPUs that have stopped for good: whoever waits for them goes on, and what they have begun others complete.
+//!
+//! All that a CPU has begun is in memory (`docs/protocol/steps.md`). Some of it another CPU may be doing at this moment, and looks the same as if the dead one had stopped
+//! in the middle of it. So first nobody sends the dead CPU anything new, and all other CPUs are kicked: who has answered is through with what it had begun. What is
+//! half done then is the dead CPU's.
+//!
+//! One CPU completes for all that were declared with it, and keeps others from going offline for the last part; if it dies itself, its own declarer begins anew with those, too.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::call::{Kind, RequestRef, SLOTS, WaitsFor};
+use crate::capacity::Capacity;
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::guard::PreemptGuard;
+use crate::handle::CpuControl;
+use crate::mask::CpuMask;
+use crate::memory::Here;
+use crate::own_set::ones_from;
+use crate::platform::Platform;
+use crate::sync::{Ordering, fence};
+use crate::tlb::{AddressSpace, FlushRequest};
+
+/// What CPUs that have died did not run.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Unserved {
+    /// Calls that have ended without an answer; of each the function may have run, in part too.
+    pub calls: usize,
+    /// Posted data that have not run, and may be posted again.
+    pub data: usize,
+}
+
+impl<P: Platform> CpuControl<'_, P> {
+    /// `cpus` have stopped for good: whatever waits for them ends, and what they have begun is completed. They are offline from here on. A CPU that is declared dead and
+    /// goes on stops itself, by a panic, when it next serves anything.
+    ///
+    /// Preemption and interrupts in any state; not in contexts like an NMI. Spins for all other online CPUs, serving this CPU's flushes: hold no lock that they
+    /// spin for without polling. Those that have died together are declared together: one that is not declared is waited for. It may be called on several CPUs at once.
+    ///
+    /// What a dead CPU has lent others, on its stacks, they may use until [`is_settled`](Self::is_settled) says so. Locks of the host that it holds are the host's.
+    /// Call data that it had marked and not yet posted stay [`Busy`](crate::calls::PostRefused::Busy). A walk, a lazy or deferring state and a guest are over; spaces that it had
+    /// loaded name it until they are flushed once. A rendezvous of which no step had begun is over; of another one the steps that are left are run without it. Somebody
+    /// must be there to find out: a CPU that is online, and neither inside that rendezvous nor waiting for one of `cpus`.
+    ///
+    /// It comes back by [`online`](crate::Shootdown::online), after a reset, when every space whose [`cpus`](crate::AddressSpace::cpus) name it has been flushed. Needs
+    /// [`Config::with_deaths`](crate::Config::with_deaths).
+    ///
+    /// # Panics
+    /// When this CPU is among them, or has no [memory](crate::Shootdown::attach); inside a section of [`walk`](crate::user_memory::UserMemory::walk).
+    ///
+    /// # Safety
+    /// 1. They execute nothing from now on, until they are reset and come back online.
+    /// 2. They walk no page tables but the kernel's permanent ones: paging is off there, or a permanent root is loaded. A halted CPU keeps its root.
+    /// 3. Their stacks, and what they have lent in calls, stay until [`is_settled`](Self::is_settled) says so.
+    pub unsafe fn declare_dead(self, cpus: &CpuMask<P::Cpus>) -> Unserved {
+        const { assert!(P::CONFIG.has_deaths, "CONFIG lacks with_deaths") };
+        let engine = self.0;
+        let _preempt = PreemptGuard::new(&engine.platform);
+        engine.forbid_wait_in_walk();
+        let dead = engine.withdraw_dead(cpus);
+        if dead.is_empty() {
+            return Unserved::default();
+        }
+        // A request that keeps a slot of ours may wait for them.
+        let mut unserved = Unserved::default();
+        let mut answer = |is_settled| {
+            unserved.calls += engine.answer_for(&dead, is_settled);
+        };
+        answer(false);
+        engine.settle();
+        let _departure = loop {
+            // An initiator that is not online was not kicked: one that keeps others from going offline may wait for them, too.
+            answer(true);
+            let (_irq, here) = engine.stay();
+            if let Some(guard) = engine.hold_departures(here.cpu) {
+                break guard;
+            }
+            engine.serve_flushes(here);
+            engine.platform.relax();
+        };
+        answer(true);
+        let (_irq, here) = engine.stay();
+        for cpu in dead.iter() {
+            engine.announce_for(cpu);
+            unserved.data += engine.bury(cpu);
+        }
+        engine.interrupt_all(here);
+        for cpu in dead.iter() {
+            // ORDERING: Release: see `is_settled`.
+            (engine.state(cpu).declared_by).store(0, Ordering::Release);
+        }
+        unserved
+    }
+
+    /// Whether all that `cpu` had begun is complete, which has died, and nobody uses what it has lent: its stacks may be used again, and it may come back. Any context; does
+    /// not block.
+    pub fn is_settled(self, cpu: CpuId) -> bool {
+        self.0.attached(cpu).is_none_or(|memory| {
+            // ORDERING: Acquire: what its declarer did is seen.
+            let is_declared = memory.declared_by.load(Ordering::Acquire) == 0;
+            is_declared && memory.slots.iter().all(|slot| slot.is_free())
+        })
+    }
+}
+
+impl<P: Platform> Shootdown<P> {
+    /// Nothing new is sent to these, and none of them keeps others from anything. Returns those that this CPU has to complete for.
+    fn withdraw_dead(&self, cpus: &CpuMask<P::Cpus>) -> CpuMask<P::Cpus> {
+        let (_irq, here) = self.stay();
+        let me = here.cpu;
+        assert!(!cpus.contains(me), "{me} declares itself dead");
+        let mut dead = CpuMask::EMPTY;
+        for (cpu, state) in self.states() {
+            let by = &state.declared_by;
+            // ORDERING: AcqRel: who takes over sees what the one before did, and the next what we do.
+            let takes = |from| {
+                (by.compare_exchange(from, me.as_mark(), Ordering::AcqRel, Ordering::Relaxed))
+                    .is_ok()
+            };
+            let from = by.load(Ordering::Relaxed);
+            let is_orphan = cpus.iter().any(|cpu| cpu.as_mark() == from);
+            let is_new = cpus.contains(cpu) && !self.is_dead(cpu);
+            if (is_orphan || is_new && from == 0) && takes(from) {
+                match !is_orphan && self.is_dead(cpu) {
+                    // Another one has completed for it meanwhile.
+                    true => by.store(0, Ordering::Relaxed),
+                    false => _ = dead.insert(cpu),
+                }
+            }
+        }
+        for cpu in dead.iter() {
+            self.dead.0.insert(cpu, Ordering::Relaxed);
+            // Before what they leave is answered: who waits for that finds it.
+            self.deaths.fetch_add(1, Relaxed);
+            // ORDERING: Release, as in `withdraw`.
+            self.callable.0.remove(cpu, Ordering::Release);
+            self.ready.0.remove(cpu, Ordering::Release);
+        }
+        // ORDERING: remove them / read ready for the kick, against insert / read the set of a CPU that comes online.
+        fence(Ordering::SeqCst);
+        for cpu in dead.iter() {
+            if P::CONFIG.has_rendezvous {
+                self.go_on_for(here, cpu);
+            }
+            let held = cpu.as_mark();
+            // ORDERING: as the end of a `DepartureGuard`.
+            let _ =
+                (self.departure.0).compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        if !dead.is_empty() {
+            // The kick that follows may find that one of them has rung, and rely on it.
+            self.interrupt_all(here);
+        }
+        dead
+    }
+
+    /// Waits until every other CPU that is online has been through the engine: what it was doing there is over.
+    pub(crate) fn settle(&self) {
+        if let Some(kick) = self.publish_kick(None, FlushRequest::NOTHING) {
+            self.wait_for(kick, WaitsFor::Flush);
+        }
+    }
+
+    /// Acknowledges all requests in place of these CPUs; returns how many are calls. Before all others have [settled](Self::settle) it leaves out what one of them may be
+    /// doing.
+    fn answer_for(&self, dead: &CpuMask<P::Cpus>, is_settled: bool) -> usize {
+        let mut calls = 0;
+        for cpu in dead.iter().filter(|_| P::Cpus::IS_WIDE && is_settled) {
+            let last = self.state(cpu).last_answer.get();
+            // It may never have answered anything.
+            if let Some(initiator) = self.attached(last.initiator) {
+                initiator.slots[last.slot].end_group(P::Cpus::group(cpu), last.number);
+            }
+        }
+        for (initiator, state) in self.states() {
+            for slot in 0..SLOTS {
+                let request = RequestRef {
+                    initiator,
+                    slot,
+                    number: state.slots[slot].number(),
+                };
+                let answered = dead
+                    .iter()
+                    .filter(|cpu| self.answer_one(request, *cpu, is_settled));
+                calls += answered.count();
+            }
+        }
+        calls
+    }
+
+    /// The same for one request and one CPU; true if it was a call that named it.
+    fn answer_one(&self, request: RequestRef, dead: CpuId, is_settled: bool) -> bool {
+        let slot = &self.state(request.initiator).slots[request.slot];
+        let (group, bit) = (P::Cpus::group(dead), P::Cpus::bit(dead));
+        // As long as this is so it stays the same request: nobody else takes the bit away.
+        let Some(kind) = slot.kind_of(dead) else {
+            return false;
+        };
+        let mut answered = bit;
+        if Self::HAS_RINGS && slot.is_in_ring_of(group) {
+            let ring = &self.rings()[group];
+            match ring.index_of(request) {
+                Some(index) => match ring.acknowledge_for(index, dead, is_settled) {
+                    Some(all) => answered = all,
+                    // Another of its leaf does that.
+                    None => return false,
+                },
+                // Its initiator is announcing it, or has died as it did.
+                None if !self.is_dead(request.initiator) => return false,
+                None => {}
+            }
+        }
+        slot.acknowledge_for(group, answered, bit);
+        !kind.has(Kind::FLUSH)
+    }
+
+    /// Has all that `dead` was about to ask for be found, by the inboxes; those that are gone do not find it any more. Interrupts are off.
+    fn announce_for(&self, dead: CpuId) {
+        self.rings().iter().for_each(|ring| ring.complete_for(dead));
+        for (index, slot) in self.state(dead).slots.iter().enumerate() {
+            let request = RequestRef {
+                initiator: dead,
+                slot: index,
+                number: slot.number(),
+            };
+            for group in self.groups() {
+                // Where it had not named anybody yet.
+                slot.end_group(group, request.number);
+                let ring = &self.rings()[group];
+                let is_in_ring = Self::HAS_RINGS && slot.is_in_ring_of(group);
+                let is_announced = ring
+                    .index_of(request)
+                    .is_some_and(|index| ring.names_any(index));
+                if is_in_ring && !is_announced {
+                    slot.leave_ring(group);
+                }
+                for lane in ones_from(slot.pending(group), 0) {
+                    let target = P::Cpus::cpu(group, lane);
+                    // One that is leaving runs no functions any more.
+                    let is_served = match slot.kind().has(Kind::FLUSH) {
+                        true => self.is_ready(target),
+                        false => self.is_callable(target),
+                    };
+                    if !is_served {
+                        self.answer_one(request, target, true);
+                    } else if !(is_in_ring && is_announced) {
+                        // All are interrupted.
+                        let _ = self.state(target).inbox.add(dead, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves what the engine keeps for `dead` as that of a CPU that has not come online; returns how many data were posted to it. Interrupts are off.
+    fn bury(&self, dead: CpuId) -> usize {
+        let state = self.state(dead);
+        let count = state.posted.0.take_back(&state.taken_links, dead);
+        state.own_posts.give_back();
+        state.inbox.ring_all();
+        state.inbox.take(dead, false, |_, _| {});
+        state.ring.begin(self.ring_of(dead).next_unclaimed());
+        state.reset();
+        count
+    }
+
+    /// Whatever was announced, somebody may rely on an interrupt that a CPU has not sent. Interrupts are off.
+    fn interrupt_all(&self, here: Here<'_, P>) {
+        for cpu in self.ready_cpus().iter() {
+            self.state(cpu).inbox.ring_all();
+            match cpu == here.cpu {
+                true => _ = self.interrupt_self(here),
+                false => self.interrupt_one(here, cpu),
+            }
+        }
+    }
+
+    /// A CPU that was dead comes back: nobody takes its bit out of sets any more, or sends it what was meant for the one before. Interrupts are off.
+    #[cold]
+    pub(crate) fn rise(&self, me: CpuId) {
+        self.dead.0.remove(me, Ordering::Release);
+        self.settle();
+    }
+
+    /// Takes the dead out of a space's set; a group's `holders` are seen there. Interrupts are off.
+    #[inline]
+    pub(crate) fn forget_dead(
+        &self,
+        here: Here<'_, P>,
+        space: &AddressSpace<P::Cpus>,
+        group: usize,
+        holders: u64,
+    ) {
+        if !self.has_deaths() {
+            return;
+        }
+        let dead = holders & self.dead.0.group(group).load(Ordering::Relaxed);
+        // Before one of them comes back it kicks those that are online.
+        if dead != 0 && self.is_ready(here.cpu) {
+            // ORDERING: Release, as in `leave`.
+            space
+                .cpu_set()
+                .group(group)
+                .fetch_and(!dead, Ordering::Release);
+        }
+    }
+
+    /// Whether any CPU has ever died.
+    #[inline]
+    pub(crate) fn has_deaths(&self) -> bool {
+        P::CONFIG.has_deaths && self.deaths.load(Relaxed) != 0
+    }
+
+    /// Whether `cpu`, which is below the capacity, has died.
+    #[inline]
+    pub(crate) fn is_dead(&self, cpu: CpuId) -> bool {
+        self.has_deaths() && self.dead.0.contains(cpu, Ordering::Relaxed)
+    }
+
+    /// Stops a CPU that was declared dead, and serves.
+    #[inline]
+    pub(crate) fn must_live(&self, me: CpuId) {
+        if self.is_dead(me) {
+            declared_dead(me);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn declared_dead(me: CpuId) -> ! {
+    panic!("{me} was declared dead, and goes on without a reset");
+}
