@@ -35,6 +35,9 @@ type Data = CallData<Box<dyn Fn(CpuId) + Sync>>;
 /// The first CPUs do nothing but declare others dead, each other too: while one does, another may die that it waits for.
 const DECLARERS: usize = 3;
 
+/// How many steps a rendezvous has, and how many each CPU has run.
+type Steps = (u32, Vec<Cell<u32>>);
+
 /// What the CPUs of a run share.
 struct World<C: Capacity> {
     engine: Engine<C, SimPlatform<C, true>>,
@@ -47,8 +50,7 @@ struct World<C: Capacity> {
     declared: RefCell<CpuMask<C>>,
     /// Those that are declaring.
     declaring: RefCell<CpuMask<C>>,
-    /// Of each rendezvous how many steps it has, and how many each CPU has run.
-    steps: RefCell<Vec<Rc<(u32, Vec<Cell<u32>>)>>>,
+    steps: RefCell<Vec<Rc<Steps>>>,
     /// What they had left half done, and how many calls and data they did not run.
     unfinished: RefCell<BTreeMap<Unfinished, usize>>,
     unserved: Cell<(usize, usize)>,
@@ -115,7 +117,7 @@ impl<C: Capacity> World<C> {
         assert!(ran.get().iter().all(|ran| ran.get() <= 1), "it ran twice");
     }
 
-    fn begin_steps(&self, steps: u32) -> Rc<(u32, Vec<Cell<u32>>)> {
+    fn begin_steps(&self, steps: u32) -> Rc<Steps> {
         let all = Rc::new((steps, vec![Cell::new(0); self.numbers.len()]));
         self.steps.borrow_mut().push(all.clone());
         all
