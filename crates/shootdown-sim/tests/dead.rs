@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use shootdown::calls::{CallData, Wait};
 use shootdown::control::Rendezvous;
-use shootdown::sim::Unfinished;
+use shootdown::sim::{Unfinished, place_of};
 use shootdown::{
     AddressSpace, CallTargets, Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushScope, FreedTables,
     Platform, Policy,
@@ -392,8 +392,10 @@ fn die<C: Capacity>(seed: u64, numbers: Vec<CpuId>, stops: &[(usize, u64)], foun
         }
     }
     for cpu in world.declared.borrow().iter() {
-        let mut left = Vec::new();
-        let lost = (world.engine).unfinished(cpu, std::iter::empty(), |one| left.push(one));
+        let (mut left, data) = (Vec::new(), world.data.iter().map(place_of));
+        let lost = (world.engine).unfinished(cpu, data, |one| left.push(one));
+        // Nobody but the host knows of these.
+        left.retain(|one| *one != Unfinished::Posting);
         assert_eq!(
             (lost, &left[..]),
             (Ok(()), &[][..]),
@@ -417,6 +419,8 @@ fn die<C: Capacity>(seed: u64, numbers: Vec<CpuId>, stops: &[(usize, u64)], foun
 fn come_back<C: Capacity>(world: &World<C>, place: &str, explore: Explore) {
     let is_dead = |me: usize| world.declared.borrow().contains(world.numbers[me]);
     let flushed = Cell::new(false);
+    let called = vec![Cell::new(false); world.numbers.len()];
+    let called = Shared(&called[..]);
     let failure = run_machine(world, explore, |me, _| {
         if me == 0 {
             for space in &world.spaces {
@@ -432,6 +436,23 @@ fn come_back<C: Capacity>(world: &World<C>, place: &str, explore: Explore) {
             let off = PLATFORM.irq_save();
             world.engine.online();
             turn_on(off);
+            // It neither polls nor waits in the engine.
+            spin_while(|| !called.get()[me].get());
+        } else if me == 0 {
+            for (cpu, called) in called
+                .get()
+                .iter()
+                .enumerate()
+                .filter(|(cpu, _)| is_dead(*cpu))
+            {
+                let called = Shared(called);
+                let call = || {
+                    world
+                        .engine
+                        .call_one(world.numbers[cpu], &|_| called.get().set(true))
+                };
+                spin_while(|| call().is_err());
+            }
         }
         spin_while(|| world.engine.ready_cpus().len() < world.numbers.len());
         world.call(CallTargets::Online);
