@@ -79,6 +79,7 @@ impl<P: Platform> Shootdown<P> {
     ///
     /// # Panics
     /// Inside a called function.
+    #[inline]
     pub fn call_one<F>(&self, target: CpuId, function: &F) -> Result<(), NotReady>
     where
         F: Fn(CpuId) + Sync + ?Sized,
