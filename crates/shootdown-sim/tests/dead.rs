@@ -1,9 +1,12 @@
-//! CPUs that die at any of their events, and are declared dead: all others come to their ends, and the dead come back.
+//! CPUs that die at any of their events, and are declared dead: all others come to their ends, and the dead come back. `DEAD_FROM` and `DEAD_COUNT` choose other seeds.
+
+mod programs;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use programs::{post, spin_while, turn_on};
 use shootdown::calls::{CallData, Wait};
 use shootdown::control::Rendezvous;
 use shootdown::sim::{Unfinished, place_of};
@@ -56,10 +59,6 @@ struct World<C: Capacity> {
     unserved: Cell<(usize, usize)>,
 }
 
-fn random<T: Copy>(from: &[T], rng: &mut fastrand::Rng) -> T {
-    from[rng.usize(..from.len())]
-}
-
 impl<C: Capacity> World<C> {
     fn new(numbers: Vec<CpuId>, policy: Policy) -> Self {
         let engine = Engine::<C, SimPlatform<C, true>>::for_cpus(numbers.iter().copied());
@@ -93,12 +92,6 @@ impl<C: Capacity> World<C> {
         (DECLARERS..flags.len()).all(|cpu| flags[cpu].get() || self.is_gone(cpu))
     }
 
-    fn post(&self, target: CpuId, data: &Data) -> bool {
-        // SAFETY: it outlives the run, after which no CPU of this engine does anything.
-        let data: &'static Data = unsafe { &*std::ptr::from_ref(data) };
-        self.engine.post_data(target, data).is_ok()
-    }
-
     /// A function runs once on each CPU that is said to have run it.
     fn call(&self, targets: CallTargets<'_, C>) {
         let ran: Vec<Cell<u32>> = vec![Cell::new(0); self.numbers.len()];
@@ -127,7 +120,7 @@ impl<C: Capacity> World<C> {
     fn operate(&self, rng: &mut fastrand::Rng, loaded: &mut Option<usize>) {
         let engine = &self.engine;
         let control = engine.control();
-        let other = random(&self.numbers, rng);
+        let other = *rng.choice(&self.numbers).unwrap();
         let some: CpuMask<C> = self
             .numbers
             .iter()
@@ -138,24 +131,24 @@ impl<C: Capacity> World<C> {
             0 | 1 => self.call(CallTargets::Online),
             2 => self.call(CallTargets::Of(&some)),
             3 => _ = engine.call_one(other, &|_| ()),
-            4 => drop(engine.submit(&some, |_| (), random(&[Wait::None, Wait::Done], rng))),
+            4 => drop(engine.submit(&some, |_| (), rng.choice([Wait::None, Wait::Done]).unwrap())),
             5 => _ = engine.try_post(&some, |_| ()),
-            6 => _ = self.post(other, &self.data[rng.usize(..DATA)]),
+            6 => _ = post(&**engine, other, &self.data[rng.usize(..DATA)]),
             7 => engine.flush(FlushScope::Kernel, FlushRange::WHOLE, FreedTables::No),
             8 | 9 => {
-                let freed = random(&[FreedTables::Yes, FreedTables::No], rng);
+                let freed = rng.choice([FreedTables::Yes, FreedTables::No]).unwrap();
                 engine.flush(&self.spaces[rng.usize(..SPACES)], FlushRange::WHOLE, freed);
             }
             10 => {
                 let next = rng.usize(..SPACES);
-                let off = PLATFORM.irq_save();
-                engine.switch_to(loaded.map(|space| &self.spaces[space]), &self.spaces[next]);
-                if rng.bool() {
-                    engine
-                        .user_memory()
-                        .enter_lazy(&self.spaces[next], kernel_root_at(0));
-                }
-                turn_on(off);
+                with_interrupts_off(|| {
+                    engine.switch_to(loaded.map(|space| &self.spaces[space]), &self.spaces[next]);
+                    if rng.bool() {
+                        engine
+                            .user_memory()
+                            .enter_lazy(&self.spaces[next], kernel_root_at(0));
+                    }
+                });
                 *loaded = Some(next);
             }
             11 => {
@@ -192,15 +185,15 @@ impl<C: Capacity> World<C> {
             }
             _ => {
                 if let Some(space) = loaded.take() {
-                    let off = PLATFORM.irq_save();
-                    engine.switch_away(&self.spaces[space], kernel_root_at(0));
-                    turn_on(off);
+                    with_interrupts_off(|| {
+                        engine.switch_away(&self.spaces[space], kernel_root_at(0));
+                    });
                 }
-                let off = PLATFORM.irq_save();
-                engine.offline();
-                PLATFORM.relax();
-                engine.online();
-                turn_on(off);
+                with_interrupts_off(|| {
+                    engine.offline();
+                    PLATFORM.relax();
+                    engine.online();
+                });
             }
         }
     }
@@ -209,20 +202,20 @@ impl<C: Capacity> World<C> {
         // Before that a rendezvous could keep them.
         spin_while(|| !(0..DECLARERS).all(|cpu| self.begun[cpu].get() || self.is_gone(cpu)));
         let mut rng = fastrand::Rng::with_seed(seed << 8 | me as u64);
-        let off = PLATFORM.irq_save();
-        self.engine.online();
-        self.begun[me].set(true);
-        turn_on(off);
+        with_interrupts_off(|| {
+            self.engine.online();
+            self.begun[me].set(true);
+        });
         spin_while(|| !self.all(&self.begun));
         let mut loaded = None;
         for _ in 0..OPERATIONS {
             self.operate(&mut rng, &mut loaded);
         }
         if let Some(space) = loaded {
-            let off = PLATFORM.irq_save();
-            self.engine
-                .switch_away(&self.spaces[space], kernel_root_at(0));
-            turn_on(off);
+            with_interrupts_off(|| {
+                self.engine
+                    .switch_away(&self.spaces[space], kernel_root_at(0));
+            });
         }
         self.ended[me].set(true);
     }
@@ -257,10 +250,10 @@ impl<C: Capacity> World<C> {
 
     /// Declares those dead that have stopped, until all others have come to their ends.
     fn declare(&self, me: usize) {
-        let off = PLATFORM.irq_save();
-        self.engine.online();
-        self.begun[me].set(true);
-        turn_on(off);
+        with_interrupts_off(|| {
+            self.engine.online();
+            self.begun[me].set(true);
+        });
         loop {
             let is_over = self.all(&self.ended);
             let gone: CpuMask<C> = (0..self.numbers.len())
@@ -301,15 +294,10 @@ impl<T: ?Sized> Shared<'_, T> {
 // SAFETY: see above.
 unsafe impl<T: ?Sized> Sync for Shared<'_, T> {}
 
-fn turn_on(interrupts: bool) {
-    // SAFETY: 1. what `irq_save` returned on this CPU.
-    unsafe { PLATFORM.irq_restore(interrupts) };
-}
-
-fn spin_while(is_so: impl Fn() -> bool) {
-    while is_so() {
-        PLATFORM.relax();
-    }
+fn with_interrupts_off(body: impl FnOnce()) {
+    let interrupts = PLATFORM.irq_save();
+    body();
+    turn_on(interrupts);
 }
 
 fn run_machine<C: Capacity>(
@@ -433,9 +421,9 @@ fn come_back<C: Capacity>(world: &World<C>, place: &str, explore: Explore) {
         }
         spin_while(|| !flushed.get());
         if is_dead(me) {
-            let off = PLATFORM.irq_save();
-            world.engine.online();
-            turn_on(off);
+            with_interrupts_off(|| {
+                world.engine.online();
+            });
             // It neither polls nor waits in the engine.
             spin_while(|| !called.get()[me].get());
         } else if me == 0 {
@@ -456,21 +444,21 @@ fn come_back<C: Capacity>(world: &World<C>, place: &str, explore: Explore) {
         }
         spin_while(|| world.engine.ready_cpus().len() < world.numbers.len());
         world.call(CallTargets::Online);
-        let off = PLATFORM.irq_save();
-        world.engine.switch_to(None, &world.spaces[me % SPACES]);
-        turn_on(off);
+        with_interrupts_off(|| {
+            world.engine.switch_to(None, &world.spaces[me % SPACES]);
+        });
         world
             .engine
             .flush(&world.spaces[0], FlushRange::WHOLE, FreedTables::Yes);
         world
             .data
             .iter()
-            .for_each(|data| _ = world.post(world.numbers[me], data));
-        let off = PLATFORM.irq_save();
-        world
-            .engine
-            .switch_away(&world.spaces[me % SPACES], kernel_root_at(0));
-        turn_on(off);
+            .for_each(|data| _ = post(&*world.engine, world.numbers[me], data));
+        with_interrupts_off(|| {
+            world
+                .engine
+                .switch_away(&world.spaces[me % SPACES], kernel_root_at(0));
+        });
     });
     assert_eq!(failure, None, "{place}: when the dead come back");
 }

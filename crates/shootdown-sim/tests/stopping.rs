@@ -1,9 +1,12 @@
 //! CPUs that stop for good, at any of their events: what they have begun is in memory, where others could complete it (docs/protocol/steps.md).
 
+mod programs;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem;
 
+use programs::{post, spin_while, turn_on};
 use shootdown::calls::CallData;
 use shootdown::sim::{Unfinished, place_of};
 use shootdown::{CpuId, Cpus, Platform};
@@ -95,23 +98,6 @@ fn stop(
     Some(unfinished)
 }
 
-fn turn_on(interrupts: bool) {
-    // SAFETY: 1. what `irq_save` returned on this CPU, which has done nothing else with interrupts since.
-    unsafe { PLATFORM.irq_restore(interrupts) };
-}
-
-fn spin_while(is_so: impl Fn() -> bool) {
-    while is_so() {
-        PLATFORM.relax();
-    }
-}
-
-fn post(engine: &Engine<Cpus<4>>, data: &Data) -> bool {
-    // SAFETY: it outlives the run, after which no CPU of this engine does anything.
-    let data: &'static Data = unsafe { &*std::ptr::from_ref(data) };
-    engine.post_data(CpuId::new(0), data).is_ok()
-}
-
 /// In how many runs `wanted` was left half done: at each event of `stopped` that there is, with each of these seeds.
 fn count(
     seeds: u64,
@@ -138,7 +124,7 @@ fn posted_data_are_found_wherever_their_cpu_stops() {
             }
             _ => {
                 let mine = data.chunks(2).nth(me - 1).unwrap();
-                assert!(mine.iter().all(|data| post(engine, data)));
+                assert!(mine.iter().all(|data| post(engine, CpuId::new(0), data)));
             }
         })
     });
@@ -160,7 +146,7 @@ fn data_name_who_has_posted_them_wherever_it_stops() {
             }
             _ => {
                 // Refused while what the other one has posted has not run.
-                (0..3).for_each(|_| _ = post(engine, &data[0]));
+                (0..3).for_each(|_| _ = post(engine, CpuId::new(0), &data[0]));
                 left.set(left.get() - 1);
             }
         })

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::call::{Kind, RequestRef, SLOTS, WaitsFor};
+use crate::call::{Kind, RequestRef, SLOTS};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -19,7 +19,7 @@ use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
-use crate::tlb::{AddressSpace, FlushRequest};
+use crate::tlb::AddressSpace;
 
 /// What CPUs that have died did not run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -154,13 +154,6 @@ impl<P: Platform> Shootdown<P> {
         dead
     }
 
-    /// Waits until every other CPU that is online has been through the engine: what it was doing there is over.
-    pub(crate) fn settle(&self) {
-        if let Some(kick) = self.publish_kick(None, FlushRequest::NOTHING) {
-            self.wait_for(kick, WaitsFor::Flush);
-        }
-    }
-
     /// Acknowledges all requests in place of these CPUs; returns how many are calls. Before all others have [settled](Self::settle) it leaves out what one of them may be
     /// doing.
     fn answer_for(&self, dead: &CpuMask<P::Cpus>, is_settled: bool) -> usize {
@@ -200,7 +193,7 @@ impl<P: Platform> Shootdown<P> {
         if Self::HAS_RINGS && slot.is_in_ring_of(group) {
             let ring = &self.rings()[group];
             match ring.index_of(request) {
-                Some(index) => match ring.acknowledge_for(index, dead, is_settled) {
+                Some(index) => match ring.leave_leaf(index, dead, is_settled) {
                     Some(all) => answered = all,
                     // Another of its leaf does that.
                     None => return false,
@@ -259,7 +252,6 @@ impl<P: Platform> Shootdown<P> {
         state.own_posts.give_back();
         state.inbox.ring_all();
         state.inbox.take(dead, false, |_, _| {});
-        state.ring.begin(self.ring_of(dead).next_unclaimed());
         state.reset();
         count
     }
@@ -278,7 +270,8 @@ impl<P: Platform> Shootdown<P> {
     /// A CPU that was dead comes back: nobody takes its bit out of sets any more, or sends it what was meant for the one before. Interrupts are off.
     #[cold]
     pub(crate) fn rise(&self, me: CpuId) {
-        self.dead.0.remove(me, Ordering::Release);
+        // Relaxed: the kick publishes it. Who has answered looks again before it takes anybody out of a set (`forget_dead`).
+        self.dead.0.remove(me, Ordering::Relaxed);
         self.settle();
     }
 

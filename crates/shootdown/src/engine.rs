@@ -126,15 +126,15 @@ impl<P: Platform> Shootdown<P> {
         let (_irq, here) = self.stay();
         let me = here.cpu;
         assert!(!self.is_ready(me), "{me} came online twice");
-        if self.is_dead(me) {
-            self.rise(me);
-        }
-        self.claim_tags(me);
         let ring = self.ring_of(me);
         here.ring.begin(match self.has_deaths() {
             true => ring.next_unclaimed(),
             false => ring.next(),
         });
+        if self.is_dead(me) {
+            self.rise(me);
+        }
+        self.claim_tags(me);
         // ORDERING: Release: no broadcast that names us is older than what we have just read.
         self.callable.0.insert(me, Ordering::Release);
         // ORDERING: Release: who finds us ready can call us.

@@ -87,6 +87,13 @@ impl<P: Platform> Shootdown<P> {
         }
     }
 
+    /// Waits until every other CPU that is online has been through the engine: what it was doing there is over.
+    pub(crate) fn settle(&self) {
+        if let Some(kick) = self.publish_kick(None, FlushRequest::NOTHING) {
+            self.wait_for(kick, WaitsFor::Flush);
+        }
+    }
+
     /// Fetches instructions anew behind a full barrier. Interrupts are off.
     #[cold]
     #[inline(never)]

@@ -160,6 +160,16 @@ impl<C: crate::Capacity> Meeting<C> {
         is_of(self.state.load(Ordering::Relaxed), initiator)
     }
 
+    /// What the initiator lends.
+    ///
+    /// # Safety
+    /// 1. It lends it still: the state says STEP or later, and it waits for who uses this, or its stack stays.
+    unsafe fn lent(&self) -> &Lent {
+        let lent = self.lent.load(Ordering::Relaxed) as usize;
+        // SAFETY: `gather` wrote the address, before the state; duty 1.
+        unsafe { &*core::ptr::with_exposed_provenance(lent) }
+    }
+
     /// What is gathered now, if `me` is to come and has not.
     fn due<P: Platform<Cpus = C>>(&self, me: Here<'_, P>, by_threads: bool) -> Option<u64> {
         // ORDERING: Acquire sees the targets; pairs with the store of GATHERING.
@@ -312,9 +322,8 @@ impl<P: Platform> Shootdown<P> {
             }
             let (stage, mut next) = (seen & STAGE & !SILENT, seen & !STAGE | IDLE);
             if stage >= STEP {
-                let lent = meeting.lent.load(Ordering::Relaxed) as usize;
-                // SAFETY: it is on a stack that stays as long as its CPU may have lent anything (`declare_dead`).
-                let lent: &Lent = unsafe { &*core::ptr::with_exposed_provenance(lent) };
+                // SAFETY: 1. the stack stays as long as its CPU may have lent anything (`declare_dead`).
+                let lent = unsafe { meeting.lent() };
                 let others = meeting.targets.load(Ordering::Relaxed);
                 let _ = self.await_others(here, seen, &others, u64::MAX, lent);
                 if stage + 1 < STEP + u64::from(lent.steps) {
@@ -493,9 +502,8 @@ impl<P: Platform> Shootdown<P> {
                 }
                 self.platform.relax();
             };
-            let lent = meeting.lent.load(Ordering::Relaxed) as usize;
-            // SAFETY: the initiator waits until this CPU has said that the step is done.
-            let lent: &Lent = unsafe { &*core::ptr::with_exposed_provenance(lent) };
+            // SAFETY: 1. the initiator waits until this CPU has said that the step is done.
+            let lent = unsafe { meeting.lent() };
             // SAFETY: 1. as above.
             unsafe { self.run_step(me, lent, (now & STAGE & !SILENT) as u32 - STEP as u32) };
             done = now;

@@ -353,30 +353,25 @@ impl<C: Capacity> Ring<C> {
     /// as bits of their group: the caller clears them in the pending set.
     #[must_use]
     pub(crate) fn acknowledge(&self, ticket: Ticket, cpu: CpuId) -> Option<u64> {
+        self.leave_leaf(self.index(ticket), cpu, false)
+    }
+
+    /// As [`acknowledge`](Self::acknowledge), for what is announced at `index`. In place of a CPU that has stopped for good, and since when all others were elsewhere, with
+    /// `is_dead_and_settled`: then an empty leaf is one whose last CPU it was, and did not say so.
+    #[inline]
+    pub(crate) fn leave_leaf(
+        &self,
+        index: usize,
+        cpu: CpuId,
+        is_dead_and_settled: bool,
+    ) -> Option<u64> {
         let (leaf, bit) = (Self::leaf_of(cpu), C::bit(cpu));
-        let word = &self.leaves.0[self.index(ticket)][leaf].0;
+        let word = &self.leaves.0[index][leaf].0;
         // ORDERING: Release publishes what we did to the last one, which acquires it and publishes it with the pending set.
         // As a locked operation it also orders an early acknowledgement before the flush that follows (T1).
         let before = word.fetch_and(!bit, Ordering::AcqRel);
+        let is_last = before == bit || before == 0 && is_dead_and_settled;
         // The entry is ours until the caller has cleared the bits.
-        (before == bit)
-            .then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & Self::mates(leaf))
-    }
-
-    /// As [`acknowledge`](Self::acknowledge), in place of `dead`, which has stopped for good, for what is announced at `index`, and names it. With `is_settled` all other
-    /// CPUs were elsewhere since: an empty leaf is one whose last CPU was `dead`, and did not say so.
-    pub(crate) fn acknowledge_for(
-        &self,
-        index: usize,
-        dead: CpuId,
-        is_settled: bool,
-    ) -> Option<u64> {
-        let (leaf, bit) = (Self::leaf_of(dead), C::bit(dead));
-        // ORDERING: as in `acknowledge`.
-        let before = self.leaves.0[index][leaf]
-            .0
-            .fetch_and(!bit, Ordering::AcqRel);
-        let is_last = before == bit || before == 0 && is_settled;
         is_last.then(|| self.entries.0[index].targets.load(Ordering::Relaxed) & Self::mates(leaf))
     }
 
