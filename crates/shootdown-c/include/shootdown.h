@@ -203,7 +203,7 @@ typedef struct shootdown_change_t {
 // 1. current_cpu is the true number of the running CPU, below SHOOTDOWN_MAX_CPUS, and does not change while interrupts are off or preemption is
 //    disabled.
 // 2. Between irq_save and the matching irq_restore no code of this CPU runs but the caller's; NMI handlers never enter the engine, but
-//    for shootdown_user_access_ok.
+//    for shootdown_user_access_ok, shootdown_leave_quiet and shootdown_enter_quiet.
 // 3. After flush_pages, flush_space or flush_all this CPU uses no translation and no cached page-table entry that they name and that is
 //    older than the call; walks after it see all stores to page tables that this CPU could see before.
 // 4. After load_root this CPU uses no translation of another root, but global ones, nor one of this root that is older than the call.
@@ -501,6 +501,19 @@ shootdown_status_t shootdown_rendezvous(struct shootdown_engine_t *engine,
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY.
 shootdown_status_t shootdown_arrive(struct shootdown_engine_t *engine);
 
+// This CPU leaves the kernel, for user mode or a guest, and uses nothing of it until shootdown_leave_quiet: no kernel code and no kernel memory but what is never changed or unmapped, on
+// the rest of its way out and on every way in (system call, interrupt, exception, NMI, machine check, VM exit) up to that call. Meanwhile flushes of the kernel's part, kicks,
+// shootdown_serialise and shootdown_post_deferrable do not interrupt it. Interrupts off, last of all.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY; then it is not quiet.
+shootdown_status_t shootdown_enter_quiet(struct shootdown_engine_t *engine);
+
+// This CPU is in the kernel again, and makes good what it has missed: all translations go, instructions are fetched anew, and it interrupts itself, where there was anything. First on every way
+// in, also of an NMI, with interrupts off. SHOOTDOWN_BUSY if it was in the kernel already; if not, a handler that returns calls shootdown_enter_quiet again.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_BUSY.
+shootdown_status_t shootdown_leave_quiet(struct shootdown_engine_t *engine);
+
 // Writes to cpus the CPUs that are online now. Any context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED.
@@ -525,6 +538,13 @@ shootdown_status_t shootdown_node_init(struct shootdown_engine_t *engine,
 shootdown_status_t shootdown_post_node(struct shootdown_engine_t *engine,
                                        uint32_t target,
                                        struct shootdown_node_t *node);
+
+// As shootdown_post_node, but does not interrupt a target that is quiet (shootdown_enter_quiet): that one runs the function when it is in the kernel again.
+//
+// Errors: as there.
+shootdown_status_t shootdown_post_deferrable(struct shootdown_engine_t *engine,
+                                             uint32_t target,
+                                             struct shootdown_node_t *node);
 
 // Writes to is_posted whether the node waits for its CPU; a hint, as it may begin to run meanwhile. Any context; does not block.
 //

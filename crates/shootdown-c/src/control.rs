@@ -241,3 +241,43 @@ pub unsafe extern "C" fn shootdown_arrive(engine: *mut EngineStorage) -> Status 
         }
     })())
 }
+
+/// This CPU leaves the kernel, for user mode or a guest, and uses nothing of it until shootdown_leave_quiet: no kernel code and no kernel memory but what is never changed or unmapped, on
+/// the rest of its way out and on every way in (system call, interrupt, exception, NMI, machine check, VM exit) up to that call. Meanwhile flushes of the kernel's part, kicks,
+/// shootdown_serialise and shootdown_post_deferrable do not interrupt it. Interrupts off, last of all.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY; then it is not quiet.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+/// 2. It does as it is told above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_enter_quiet(engine: *mut EngineStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        machine.check_memory()?;
+        // SAFETY: 1. and 2. duty 2.
+        unsafe { machine.engine.control().enter_quiet() };
+        Ok(())
+    })())
+}
+
+/// This CPU is in the kernel again, and makes good what it has missed: all translations go, instructions are fetched anew, and it interrupts itself, where there was anything. First on every way
+/// in, also of an NMI, with interrupts off. SHOOTDOWN_BUSY if it was in the kernel already; if not, a handler that returns calls shootdown_enter_quiet again.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_BUSY.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_leave_quiet(engine: *mut EngineStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        match machine.engine.control().leave_quiet() {
+            true => Ok(()),
+            false => Err(SHOOTDOWN_BUSY),
+        }
+    })())
+}

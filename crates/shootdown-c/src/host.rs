@@ -50,7 +50,7 @@ pub struct Change {
 /// 1. current_cpu is the true number of the running CPU, below SHOOTDOWN_MAX_CPUS, and does not change while interrupts are off or preemption is
 ///    disabled.
 /// 2. Between irq_save and the matching irq_restore no code of this CPU runs but the caller's; NMI handlers never enter the engine, but
-///    for shootdown_user_access_ok.
+///    for shootdown_user_access_ok, shootdown_leave_quiet and shootdown_enter_quiet.
 /// 3. After flush_pages, flush_space or flush_all this CPU uses no translation and no cached page-table entry that they name and that is
 ///    older than the call; walks after it see all stores to page tables that this CPU could see before.
 /// 4. After load_root this CPU uses no translation of another root, but global ones, nor one of this root that is older than the call.
@@ -226,7 +226,7 @@ fn sent(answer: c_int) -> Result<(), IpiRefused> {
 // says so. 10. `prefetch_write` does nothing. 11. and 12. as the header says.
 unsafe impl shootdown::Platform for Host {
     type Cpus = shootdown::Cpus<{ crate::machine::N }>;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true);
     type IrqState = usize;
 
     fn current_cpu(&self) -> CpuId {

@@ -46,7 +46,8 @@ pub use call::{
 };
 pub use control::{
     SHOOTDOWN_OF_THREADS, SHOOTDOWN_WITHOUT_FLUSHES, StepFunction, shootdown_arrive, shootdown_ask,
-    shootdown_barrier, shootdown_kick, shootdown_rendezvous, shootdown_serialise,
+    shootdown_barrier, shootdown_enter_quiet, shootdown_kick, shootdown_leave_quiet,
+    shootdown_rendezvous, shootdown_serialise,
 };
 pub use cpus::{CpuSet, shootdown_ready_cpus};
 pub use flush::{
@@ -60,7 +61,9 @@ pub use lifecycle::{
     shootdown_attach, shootdown_handle_ipi, shootdown_init, shootdown_offline, shootdown_online,
     shootdown_poll,
 };
-pub use node::{shootdown_node_init, shootdown_node_is_posted, shootdown_post_node};
+pub use node::{
+    shootdown_node_init, shootdown_node_is_posted, shootdown_post_deferrable, shootdown_post_node,
+};
 pub use reclaim::{shootdown_reclaim_add, shootdown_reclaim_submit};
 pub use report::{
     SHOOTDOWN_ALL_CPUS, shootdown_look, shootdown_policy_name, shootdown_set_policy,

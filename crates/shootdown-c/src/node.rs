@@ -26,7 +26,7 @@ pub(crate) struct Node {
     machine: &'static Machine,
     /// The `CallData` of the closure that the functions below know.
     data: UnsafeCell<MaybeUninit<[u64; DATA_WORDS]>>,
-    post: fn(&'static Node, CpuId) -> Result<(), PostRefused>,
+    post: fn(&'static Node, CpuId, bool) -> Result<(), PostRefused>,
     is_posted: fn(&'static Node) -> bool,
 }
 
@@ -49,10 +49,14 @@ impl Node {
         Self {
             machine,
             data: UnsafeCell::new(data),
-            post: |node, target| {
+            post: |node, target, defers| {
                 // SAFETY: 1. the node is made with a function of this type.
                 let data = unsafe { node.data::<F>() };
-                node.machine.engine.post_data(target, data)
+                let engine = &node.machine.engine;
+                match defers {
+                    true => engine.control().post_deferrable(target, data),
+                    false => engine.post_data(target, data),
+                }
             },
             is_posted: |node| {
                 // SAFETY: as above.
@@ -126,6 +130,34 @@ pub unsafe extern "C" fn shootdown_post_node(
     target: u32,
     node: *mut NodeStorage,
 ) -> Status {
+    // SAFETY: duty 1.
+    unsafe { post(engine, target, node, false) }
+}
+
+/// As shootdown_post_node, but does not interrupt a target that is quiet (shootdown_enter_quiet): that one runs the function when it is in the kernel again.
+///
+/// Errors: as there.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_post_deferrable(
+    engine: *mut EngineStorage,
+    target: u32,
+    node: *mut NodeStorage,
+) -> Status {
+    // SAFETY: duty 1.
+    unsafe { post(engine, target, node, true) }
+}
+
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+unsafe fn post(
+    engine: *mut EngineStorage,
+    target: u32,
+    node: *mut NodeStorage,
+    defers: bool,
+) -> Status {
     status((|| {
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
@@ -136,7 +168,7 @@ pub unsafe extern "C" fn shootdown_post_node(
             return Err(SHOOTDOWN_OTHER_ENGINE);
         }
         machine.check_memory()?;
-        (node.post)(node, target).map_err(|refused| match refused {
+        (node.post)(node, target, defers).map_err(|refused| match refused {
             PostRefused::NotReady => SHOOTDOWN_NOT_ONLINE,
             PostRefused::Busy => SHOOTDOWN_BUSY,
         })

@@ -369,6 +369,9 @@ fn barriers_and_functions_that_are_asked_for() {
     assert_eq!(meet(3, 1, Some(count_step)), SHOOTDOWN_FAILED);
     assert_eq!((absent.words[0], counted), (2, 4));
     told!(SHOOTDOWN_BUSY, shootdown_arrive(engine));
+    told!(SHOOTDOWN_BUSY, shootdown_leave_quiet(engine));
+    told!(SHOOTDOWN_OK, shootdown_enter_quiet(engine));
+    told!(SHOOTDOWN_OK, shootdown_leave_quiet(engine));
     let without = Machine::with_cpus(1);
     let null = core::ptr::null_mut();
     told!(

@@ -22,6 +22,7 @@ pub struct Config {
     pub(crate) has_reclaim: bool,
     pub(crate) has_rendezvous: bool,
     pub(crate) has_deaths: bool,
+    pub(crate) has_quiet: bool,
 }
 
 impl Config {
@@ -36,9 +37,10 @@ impl Config {
         has_reclaim: false,
         has_rendezvous: false,
         has_deaths: false,
+        has_quiet: false,
     };
 
-    /// Everything but [deaths](Self::with_deaths): for hosts that measure and compare.
+    /// Everything but [deaths](Self::with_deaths) and [quiet CPUs](Self::with_quiet): for hosts that measure and compare.
     pub const FULL: Self = Self {
         policy: None,
         has_counters: true,
@@ -49,6 +51,7 @@ impl Config {
         has_reclaim: true,
         has_rendezvous: true,
         has_deaths: false,
+        has_quiet: false,
     };
 
     /// The policy is this one, and stays so.
@@ -116,6 +119,13 @@ impl Config {
         self
     }
 
+    /// Whether CPUs may be [quiet](crate::control::CpuControl::enter_quiet).
+    #[must_use]
+    pub const fn with_quiet(mut self, on: bool) -> Self {
+        self.has_quiet = on;
+        self
+    }
+
     /// Whether CPUs may go [`offline`](crate::Shootdown::offline). They may come online at any time without it.
     #[must_use]
     pub const fn with_hotplug(mut self, on: bool) -> Self {
@@ -174,6 +184,8 @@ drop(ENGINE.user_memory().walk(&space))";
         reclaim reclaims "drop(reclaim::Reclaim::new(&ENGINE, Vec::<u64>::new()))";
     }
     calls! { "compile_fail", "FULL": no_deaths "unsafe { ENGINE.control().declare_dead(&CpuMask::EMPTY) }"; }
+    calls! { "compile_fail", "FULL": no_quiet "ENGINE.control().leave_quiet()"; }
+    calls! { "", "PLAIN.with_quiet(true)": quiet "ENGINE.control().leave_quiet()"; }
     calls! { "", "PLAIN.with_deaths(true)": deaths "unsafe { ENGINE.control().declare_dead(&CpuMask::EMPTY) }"; }
     calls! { "compile_fail", "PLAIN.with_watchdog(false)": stall "ENGINE.watch().set_stall_ns(1)"; }
     calls! { "", "PLAIN": watchdog "ENGINE.watch().set_stall_ns(1)"; }

@@ -12,9 +12,9 @@ use crate::mask::CpuMask;
 use crate::memory::{CpuMemory, Here};
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
+use crate::quiet::KernelPart;
 use crate::stats::Stats;
 use crate::sync::{AtomicU64, Ordering, Padded, SetOnce, const_fn, fence};
-use crate::tlb::Listener;
 use crate::trace::TraceEvent;
 
 /// Cross-CPU calls and TLB shootdown for up to `P::Cpus::CPUS` CPUs.
@@ -42,8 +42,7 @@ pub struct Shootdown<P: Platform> {
     pub(crate) deaths: CoreU64,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     pub(crate) departure: Padded<AtomicU64>,
-    /// Who listens to flushes of the kernel's part.
-    pub(crate) kernel_listener: Padded<Listener>,
+    pub(crate) kernel: Padded<KernelPart<P::Cpus>>,
     /// The rendezvous that there is.
     pub(crate) meeting: Padded<Meeting<P::Cpus>>,
     rings: <P::Cpus as Capacity>::Rings,
@@ -66,7 +65,7 @@ impl<P: Platform> Shootdown<P> {
                 dead: Padded(AtomicCpuMask::new()),
                 deaths: CoreU64::new(0),
                 departure: Padded(AtomicU64::new(0)),
-                kernel_listener: Padded(Listener::new()),
+                kernel: Padded(KernelPart::new()),
                 meeting: Padded(Meeting::new()),
                 #[cfg(not(loom))]
                 rings: P::Cpus::RINGS,

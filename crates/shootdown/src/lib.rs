@@ -90,6 +90,7 @@ mod offline;
 mod own_set;
 mod platform;
 mod policy;
+mod quiet;
 mod stats;
 mod sync;
 mod tlb;

@@ -8,6 +8,7 @@ use crate::call::{
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
+use crate::quiet::Known;
 use crate::stats::Counters;
 use crate::sync::{AtomicU64, OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
 use crate::tlb::{CpuTlb, FlushRequest, LazyMark, WalkState};
@@ -36,6 +37,7 @@ pub struct CpuMemory<P: Platform> {
     pub(crate) tlb: CpuTlb,
     /// Whether it reads page tables without a lock.
     pub(crate) walks: WalkState,
+    pub(crate) known: Known,
     /// A called function runs here.
     pub(crate) in_function: OwnFlag,
     /// An interrupt came while it ran.
@@ -89,6 +91,7 @@ impl<P: Platform> CpuMemory<P> {
                 lazy: LazyMark::new(),
                 tlb: CpuTlb::new(),
                 walks: WalkState::new(),
+                known: Known::new(),
                 in_function: OwnFlag::new(),
                 came_again: OwnFlag::new(),
                 is_met: OwnFlag::new(),

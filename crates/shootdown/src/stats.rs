@@ -138,6 +138,8 @@ counters! {
     lazy_skipped,
     /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.
     deferring_skipped,
+    /// CPUs that a flush of this CPU left alone because they were [quiet](crate::control::CpuControl::enter_quiet).
+    quiet_skipped,
     /// Flushes of windows: this CPU's own, without a word to others ([`PinnedWindows::flush`](crate::windows::PinnedWindows::flush)).
     window_flushes,
     /// Flushes of windows that wait for the next load of their root.

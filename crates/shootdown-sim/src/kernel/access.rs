@@ -94,7 +94,7 @@ impl<C: Capacity> World<C> {
     }
 
     /// One access at one moment, with a private root or without; tells whether it went through.
-    fn access(
+    pub(super) fn access(
         &self,
         space: &Space<C>,
         windows: Option<&Windows>,
@@ -181,6 +181,14 @@ impl<C: Capacity> World<C> {
 
     /// A non-maskable interrupt that would like to look at user memory, whichever root it finds loaded.
     pub fn nmi(&self) {
+        let was_quiet = self.leave_quiet();
+        self.look_at_user_memory();
+        if was_quiet {
+            self.enter_quiet();
+        }
+    }
+
+    fn look_at_user_memory(&self) {
         let Some((space, windows)) = self.loaded_on(context().cpu()) else {
             return;
         };

@@ -31,6 +31,8 @@ struct Words {
     quick: AtomicU64,
     slow: AtomicU64,
     lent: AtomicU64,
+    /// What stands for text that it changes.
+    text: AtomicU64,
 }
 
 /// A task in a space wrote `serial` to its quick word, and saw this in the slow word `of` another.
@@ -58,6 +60,7 @@ impl Controls {
             quick: AtomicU64::new(0),
             slow: AtomicU64::new(0),
             lent: AtomicU64::new(0),
+            text: AtomicU64::new(0),
         };
         Self {
             words: (0..tasks).map(|_| words()).collect(),
@@ -65,6 +68,11 @@ impl Controls {
             quick: RefCell::default(),
             slow: RefCell::default(),
         }
+    }
+
+    /// The text that a task changes, as seen here.
+    pub(super) fn text_of(&self, task: usize) -> u64 {
+        self.words[task].text.load(Ordering::Relaxed)
     }
 
     fn next_serial(&self) -> u64 {
@@ -132,9 +140,15 @@ impl<C: Capacity> World<C> {
     fn serialise(&self, draw: &mut Draw) {
         let wanted = self.some_cpus(draw);
         let known = self.known_stretches(&wanted);
-        let count = || context().with(|state| state.synchronised);
+        let count = || context().with(|state| state.synchronised.iter().sum::<u64>());
         let before = count();
+        let quiet = self.quiet_among(&wanted);
+        let (task, text) = (context().task(), self.controls.next_serial());
+        self.controls.words[task]
+            .text
+            .store(text, Ordering::Relaxed);
         self.engine.control().serialise(&wanted).wait();
+        self.owe_fetches(&quiet, (task, text));
         if known.is_empty() {
             return;
         }
@@ -234,10 +248,16 @@ impl<C: Capacity> World<C> {
 
     /// What a thread of the space that is loaded here does, without a barrier.
     fn write_and_look(&self, draw: &mut Draw) {
-        let of = draw.below(self.controls.words.len().min(READ));
-        let delays = draw.once_in(3);
         self.wake();
         context().preempt_disable();
+        self.write_and_look_here(draw);
+        context().preempt_enable();
+    }
+
+    /// The same without help of the kernel.
+    pub(super) fn write_and_look_here(&self, draw: &mut Draw) {
+        let of = draw.below(self.controls.words.len().min(READ));
+        let delays = draw.once_in(3);
         let me = context().cpu();
         let space = self.current[me].borrow().clone();
         let space = space.filter(|_| !self.is_lazy[me].get() && self.online[me].get());
@@ -261,7 +281,6 @@ impl<C: Capacity> World<C> {
             slow.iter().for_each(|slow| self.judge(&quick, slow));
             controls.quick.borrow_mut().push(quick);
         }
-        context().preempt_enable();
     }
 
     /// One of the two has seen the other.

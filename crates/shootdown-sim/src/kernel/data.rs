@@ -74,8 +74,17 @@ impl<C: Capacity> World<C> {
         // SAFETY: boxed, and alive as long as the engine is used: a world whose run failed is never dropped, and after another run
         // no list has anything.
         let data: &'static _ = unsafe { &*data };
-        match self.engine.post_data(self.numbers[cpu], data) {
+        let target = self.numbers[cpu];
+        let defers = self.quiet.is_on() && draw.random.bool();
+        let posted = match defers {
+            true => self.engine.control().post_deferrable(target, data),
+            false => self.engine.post_data(target, data),
+        };
+        match posted {
             Ok(()) => {
+                if defers && self.quiet.is_quiet(cpu) {
+                    self.hardware.saw(Sight::QuietPosted);
+                }
                 self.data.posted[at].borrow_mut().push(cpu);
                 self.hardware.saw(Sight::DataPosted);
             }

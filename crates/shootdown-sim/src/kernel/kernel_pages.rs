@@ -89,7 +89,7 @@ impl<C: Capacity> World<C> {
         }
         self.strike(KERNEL, page, mark);
         for cpu in 0..self.online.len() {
-            if self.online[cpu].get() {
+            if self.online[cpu].get() && !self.quiet.is_quiet(cpu) {
                 self.check_gone(cpu, page, frame);
             }
         }
@@ -119,6 +119,11 @@ impl<C: Capacity> World<C> {
     /// What this CPU has of the kernel's pages is not old. After `online` it has nothing else but what its root maps.
     pub(super) fn check_kernel_pages(&self, cpu: usize) {
         self.check_under_host_root();
+        self.check_kernel_leaves(cpu);
+    }
+
+    /// The same wherever its root leads to, perhaps in the middle of a load.
+    pub(super) fn check_kernel_leaves(&self, cpu: usize) {
         let leaves: Vec<Leaf> = self.hardware.tlbs.borrow()[cpu].usable().collect();
         let of_kernel = |leaf: &Leaf| leaf.page / PAGES_PER_TABLE == KERNEL_REGION;
         for leaf in leaves.into_iter().filter(of_kernel) {

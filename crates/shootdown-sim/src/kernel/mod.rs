@@ -13,6 +13,7 @@
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `host_roots`: roots that are no space's: a second one of the kernel's, the trampoline on which CPUs start.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
+//! * `quiet`: CPUs in user mode that are left alone.
 //! * `forgotten`: tickets that nobody waits for. `guarded`: guards, whose collections may be full. `second`: another engine on the same CPUs.
 //! * `secondary`: who keeps translations besides CPUs: `device`s, and a `shadow` table. `reclaim`: one flush for many spaces.
 //! * `guest`: virtual machines on nested page tables.
@@ -45,6 +46,7 @@ mod lock;
 mod map;
 mod physical;
 mod program;
+mod quiet;
 mod reclaim;
 mod scenario;
 mod second;

@@ -17,9 +17,13 @@ use crate::machine::{FailureKind, SecondEngine, context};
 impl<C: Capacity> World<C> {
     /// The engine's interrupt, which both engines have.
     pub fn handle_interrupt(&self) {
+        let was_quiet = self.leave_quiet();
         self.engine.handle_ipi();
         if let Some(second) = &self.second {
             second.handle_ipi();
+        }
+        if was_quiet {
+            self.enter_quiet();
         }
     }
 

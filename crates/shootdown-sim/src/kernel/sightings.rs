@@ -158,10 +158,18 @@ pub enum Sight {
     Met,
     /// Not all came in time.
     MeetingGivenUp,
+    /// A flush of the kernel's part left out a quiet CPU.
+    QuietPassedBy,
+    /// One dropped everything when it came back.
+    QuietDropped,
+    /// One fetched its instructions anew.
+    QuietFetched,
+    /// One found data that were posted meanwhile.
+    QuietPosted,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 76;
+const SIGHTS: usize = 80;
 
 impl Sight {
     /// All of them, in words.
@@ -314,6 +322,10 @@ impl Sight {
         ),
         (Self::Met, "CPUs came together"),
         (Self::MeetingGivenUp, "CPUs did not come together in time"),
+        (Self::QuietPassedBy, "a flush left out a quiet CPU"),
+        (Self::QuietDropped, "a quiet CPU came back and dropped all"),
+        (Self::QuietFetched, "a quiet CPU came back and fetched anew"),
+        (Self::QuietPosted, "a quiet CPU came back to posted data"),
     ];
 }
 

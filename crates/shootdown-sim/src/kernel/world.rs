@@ -16,6 +16,7 @@ use crate::kernel::frames::Frames;
 use crate::kernel::guest::Guests;
 use crate::kernel::host_roots::HostRoots;
 use crate::kernel::layout::{KERNEL, SPACES};
+use crate::kernel::quiet::Quiet;
 use crate::kernel::reclaim::Handed;
 use crate::kernel::secondary::Secondary;
 use crate::kernel::window::Windows;
@@ -92,6 +93,7 @@ pub struct World<C: Capacity> {
     pub(super) secondary: Secondary,
     pub(super) handed: Handed<C>,
     pub(super) controls: Controls,
+    pub(super) quiet: Quiet,
     /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
@@ -166,6 +168,7 @@ impl<C: Capacity> World<C> {
             secondary: Secondary::default(),
             handed: Handed::default(),
             controls: Controls::new(cpus + threads),
+            quiet: Quiet::new(cpus),
             ledger,
             stage: AtomicU64::new(0),
         };
@@ -185,6 +188,7 @@ impl<C: Capacity> World<C> {
         let stats = self.engine.watch().total_stats();
         let counted = [
             (Sight::AbsentPassedBy, stats.absent_skipped),
+            (Sight::QuietPassedBy, stats.quiet_skipped),
             (Sight::Broadcast, stats.broadcasts_published),
             (Sight::RingFull, stats.broadcasts_full),
             (Sight::SlotsBusy, stats.slots_exhausted),

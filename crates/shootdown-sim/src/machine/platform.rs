@@ -37,7 +37,7 @@ pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 // 8. A machine has one back end.
 unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS> {
     type Cpus = C;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_deaths(DEATHS);
+    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true).with_deaths(DEATHS);
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -234,7 +234,10 @@ unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS>
     }
 
     fn synchronise_here(&self) {
-        context().with(|state| state.synchronised += 1);
+        context().with(|state| {
+            let cpu = state.running;
+            state.synchronised[cpu] += 1;
+        });
     }
 
     fn prefetch_write(&self, address: usize) {

@@ -80,8 +80,8 @@ pub struct State {
     pub events: u64,
     /// What the engine had its platform do.
     pub deeds: Deeds,
-    /// How often a CPU has fetched its instructions anew.
-    pub synchronised: u64,
+    /// How often each CPU has fetched its instructions anew.
+    pub synchronised: Vec<u64>,
     /// Why the run is over before its end.
     pub failure: Option<Failure>,
     /// What happened, in words, if somebody wants to read it.
@@ -104,7 +104,7 @@ impl State {
             model,
             events: 0,
             deeds: Deeds::default(),
-            synchronised: 0,
+            synchronised: vec![0; cpus],
             failure: None,
             story: None,
             unfinished: cpus,

@@ -123,7 +123,8 @@ impl OwnPosts {
     }
 }
 
-/// A list's own CPU has pushed, and not sent itself the interrupt: the platform may refuse that for long, so whoever pushes next sends one.
+/// The one that pushed last may not have sent an interrupt: whoever pushes next sends one. A list's own CPU, which the platform may refuse one for long, or one that defers to a
+/// [quiet](crate::control::CpuControl::enter_quiet) CPU.
 const UNSENT: u64 = 1;
 
 /// The functions that were posted to one CPU.
@@ -143,11 +144,17 @@ impl PostedList {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Adds a link; true if an interrupt is to be sent. The list `is_own` if it is this CPU's.
+    /// Whether what is on it waits for an interrupt that nobody has sent; a hint, but on its own CPU. After a barrier.
+    #[inline]
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & UNSENT != 0
+    }
+
+    /// Adds a link; true if an interrupt is to be sent, which the caller may not do if it `is_unsent`.
     ///
     /// # Safety
     /// 1. It is on no list, and lives as long as the list; the pointer leads to the whole that it is a part of.
-    pub(super) unsafe fn push(&self, link: NonNull<Link>, is_own: bool) -> bool {
+    pub(super) unsafe fn push(&self, link: NonNull<Link>, is_unsent: bool) -> bool {
         let link_address = address(Some(link));
         // SAFETY: duty 1.
         let cell = unsafe { &link.as_ref().next };
@@ -156,7 +163,7 @@ impl PostedList {
             // SAFETY: 1. they are on no list, so no other CPU reads the link.
             unsafe { cell.write(first & !UNSENT) };
             let sends = first == 0 || first & UNSENT != 0;
-            let unsent = if is_own && sends { UNSENT } else { 0 };
+            let unsent = if is_unsent && sends { UNSENT } else { 0 };
             // ORDERING: Release publishes the link and what its caller wrote; pairs with `take`. The others keep the chain.
             let pushed = self.0.compare_exchange(
                 first,
@@ -172,7 +179,7 @@ impl PostedList {
     }
 
     /// The platform has accepted the interrupt for what its own CPU pushed last. On that CPU.
-    pub(super) fn note_sent(&self) {
+    pub(crate) fn note_sent(&self) {
         // Relaxed: nothing is published. An exchange, so that `take` still pairs with the `push` before it.
         self.0.fetch_and(!UNSENT, Ordering::Relaxed);
     }

@@ -118,6 +118,8 @@ impl<P: Platform> Shootdown<P> {
             FlushRequest::SERIALISE => self.synchronise(),
             _ => {}
         }
+        let kicked = self.to_be_kicked(targets, request);
+        let targets = kicked.as_ref().or(targets);
         let request = Request::data(Payload::of(request));
         let mut named = CpuMask::EMPTY;
         let sent = self.dispatch(&slot, targets, Kind::FLUSH, request, &mut named);

@@ -49,6 +49,16 @@ impl<P: Platform> Shootdown<P> {
     where
         F: Fn(CpuId) + Sync,
     {
+        self.post(target, data, false)
+    }
+
+    /// The same; with `defers` a quiet target is not interrupted.
+    pub(crate) fn post<F: Fn(CpuId) + Sync>(
+        &self,
+        target: CpuId,
+        data: &'static CallData<F>,
+        defers: bool,
+    ) -> Result<(), PostRefused> {
         // Without memory this panics before anything is pushed: this CPU could send no interrupt for it.
         let (_irq, here) = self.stay();
         // From here to the post nobody's departure can complete.
@@ -65,7 +75,7 @@ impl<P: Platform> Shootdown<P> {
             return Err(PostRefused::Busy);
         }
         // SAFETY: 1. they live for ever, and our mark says that they were on no list. The address is that of the whole, by which the function is reached.
-        unsafe { self.push(here, target, NonNull::from(data).cast()) };
+        unsafe { self.push(here, target, NonNull::from(data).cast(), defers) };
         Ok(())
     }
 
@@ -75,21 +85,29 @@ impl<P: Platform> Shootdown<P> {
         // SAFETY: 1. it is on no list, and only this CPU uses it.
         unsafe { place.function.write(request) };
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
-        unsafe { self.push(here, here.cpu, NonNull::from(place).cast()) };
+        unsafe { self.push(here, here.cpu, NonNull::from(place).cast(), false) };
     }
 
     /// Puts a link on the list of `target`, and interrupts that if it must be. Interrupts are off.
     ///
     /// # Safety
     /// As [`PostedList::push`](crate::call::PostedList::push).
-    pub(super) unsafe fn push(&self, here: Here<'_, P>, target: CpuId, link: NonNull<Link>) {
+    pub(super) unsafe fn push(
+        &self,
+        here: Here<'_, P>,
+        target: CpuId,
+        link: NonNull<Link>,
+        defers: bool,
+    ) {
         let (list, is_own) = (&self.state(target).posted.0, target == here.cpu);
         // SAFETY: the caller's duty.
-        if !unsafe { list.push(link, is_own) } {
+        if !unsafe { list.push(link, is_own || defers) } {
             return;
         }
         if !is_own {
-            self.interrupt_one(here, target);
+            if !defers || !self.will_look(target) {
+                self.interrupt_one(here, target);
+            }
         } else if self.interrupt_self(here) {
             list.note_sent();
         }

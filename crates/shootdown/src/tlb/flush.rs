@@ -15,7 +15,7 @@ use crate::tlb::secondary::Notice;
 use crate::tlb::ticket::DueHere;
 use crate::tlb::{
     AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
-    Reclaimed,
+    Reclaimed, TlbGen,
 };
 
 impl<P: Platform> Shootdown<P> {
@@ -66,7 +66,7 @@ impl<P: Platform> Shootdown<P> {
                 FreedTables::Yes => ranges = FlushRanges::WHOLE,
             }
         }
-        let request = Self::count_change(scope, ranges.requested(freed));
+        let request = self.count_change(scope, ranges.requested(freed));
         let notice = self.begin_notice(scope, &request, Notice::nothing::<P>());
         let ticket = match scope {
             FlushScope::Space(space) => self.begin_flush(request, Some(space), None),
@@ -79,12 +79,13 @@ impl<P: Platform> Shootdown<P> {
     /// The tables of `scope` have been changed: counts that, and issues the barrier of I1.
     #[inline(always)]
     pub(super) fn count_change(
+        &self,
         scope: FlushScope<'_, P::Cpus>,
         ranges: FlushRanges,
     ) -> FlushRequest {
         let generation = match scope {
             FlushScope::Space(space) => space.bump(),
-            FlushScope::Kernel => FlushRequest::NONE.generation,
+            FlushScope::Kernel => TlbGen::from_raw(self.count_flush()),
             FlushScope::Guest(guest) => guest.bump(),
         };
         // ORDERING: change and bump / read CPU set, against set CPU bit / read generation in `join` (I1, I2); read marks, against store mark / read generation in

@@ -9,6 +9,7 @@
 //! interrupts it again. It cannot take its bit out of the set then, because the engine keeps no pointers to
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
+use crate::quiet::QuietMark;
 use crate::sync::{AtomicU64, Ordering, OwnWord, const_fn};
 use crate::tlb::SpaceId;
 
@@ -47,6 +48,8 @@ pub(crate) struct LazyMark {
     guest: AtomicU64,
     /// How far it has come in which rendezvous.
     pub(crate) met: AtomicU64,
+    /// Whether it uses nothing of the kernel (`quiet.rs`).
+    pub(crate) quiet: QuietMark,
 }
 
 impl LazyMark {
@@ -61,6 +64,7 @@ impl LazyMark {
                 tagged: AtomicU64::new(0),
                 guest: AtomicU64::new(0),
                 met: AtomicU64::new(0),
+                quiet: QuietMark::new(),
             }
         }
     }
@@ -74,6 +78,7 @@ impl LazyMark {
             .into_iter()
             .for_each(|word| word.store(0, Ordering::Release));
         self.here_copy.set(0);
+        self.quiet.reset();
     }
 
     #[inline]

@@ -65,7 +65,7 @@ impl<'a, P: Platform, H> Reclaim<'a, P, H> {
         let engine = self.engine;
         engine.check_owner(space.id());
         let ranges = FlushRanges::WHOLE.requested(FreedTables::No);
-        let request = Shootdown::<P>::count_change(space.into(), ranges);
+        let request = engine.count_change(space.into(), ranges);
         self.notice = engine.begin_notice(space.into(), &request, self.notice);
         let (_irq, here) = engine.stay();
         if engine.platform.flushes_remotely() && engine.flush_everywhere(here, &request, space) {

@@ -9,7 +9,7 @@ use crate::tlb::{FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
 pub struct FlushRequest {
     /// [`SpaceId::KERNEL`] for the kernel's part, which every CPU has loaded always.
     pub(super) space: SpaceId,
-    /// That the change made; zero for the kernel's part.
+    /// That the change made; for the kernel's part how many flushes there have been, if they are [counted](crate::quiet), else zero.
     pub(super) generation: TlbGen,
     pub(super) ranges: FlushRanges,
 }
@@ -80,7 +80,7 @@ impl FlushRequest {
         (self.space != SpaceId::KERNEL).then_some(self.space)
     }
 
-    /// The generation that the change made; zero for kernel ranges.
+    /// The generation that the change made; of kernel ranges it means nothing.
     pub fn generation(&self) -> TlbGen {
         self.generation
     }

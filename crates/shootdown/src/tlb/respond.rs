@@ -90,7 +90,11 @@ impl<P: Platform> Shootdown<P> {
                 true => Extent::All,
                 false => Extent::Pages(Changes::NONE),
             };
-            return self.carry_out(me, request, extent, role);
+            self.carry_out(me, request, extent, role);
+            if P::CONFIG.has_quiet {
+                me.known.record(request.generation.as_u64());
+            }
+            return;
         }
         if self.check_due(me, request) {
             self.flush_change(me, request, role);

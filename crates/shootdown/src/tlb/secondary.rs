@@ -43,7 +43,7 @@ impl<C: Capacity> FlushScope<'_, C> {
     {
         match self {
             Self::Space(space) => space.listener(),
-            Self::Kernel => &engine.kernel_listener.0,
+            Self::Kernel => &engine.kernel.0.listener,
             Self::Guest(guest) => &guest.listener,
         }
     }

@@ -85,6 +85,7 @@ impl<P: Platform> Shootdown<P> {
         } else if holders.is_some() {
             self.spare(here, false);
         }
+        self.spare_quiet(here, request);
     }
 
     /// A group's `holders` without those that are elsewhere.

@@ -211,7 +211,7 @@ where
     Cpus<N>: Capacity,
 {
     type Cpus = Cpus<N>;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL;
+    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true);
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {

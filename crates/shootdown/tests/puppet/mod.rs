@@ -233,7 +233,7 @@ where
     Cpus<N>: Capacity,
 {
     type Cpus = Cpus<N>;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_deaths(true);
+    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true).with_deaths(true);
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
