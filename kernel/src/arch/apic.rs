@@ -34,11 +34,6 @@ pub fn local() -> &'static LocalApic {
         .expect("the local APIC is chosen first thing at boot")
 }
 
-/// Whether [`choose`] has run: a panic before it has nobody to stop.
-pub fn is_chosen() -> bool {
-    LOCAL.is_completed()
-}
-
 /// Physical address of the register page, to be mapped uncached at [`APIC_PAGE`].
 pub fn register_page() -> PhysAddr {
     // SAFETY: 1. the kernel runs at CPL 0.
