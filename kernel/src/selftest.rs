@@ -12,7 +12,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use shootdown::calls::Wait;
 use shootdown::{CallTargets, CpuId, FlushRange, FlushScope, FreedTables, PageSize};
 use shootdown_x86::Pcid;
-use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
 
 use crate::addr::{DIRECT_MAP, KERNEL_BASE, PAGE_BYTES};
@@ -259,13 +258,8 @@ fn stacks_of_all_cpus_have_guards(boot: &BootInfo) {
 /// An NMI that nobody sent because of a panic is ignored, also between any two instructions.
 fn nmi_returns(_: &BootInfo) {
     const ROUNDS: usize = 100;
-    let own = apic::MAP
-        .id(percpu::cpu_id().index())
-        .expect("this CPU is in the map");
     for _ in 0..ROUNDS {
-        // SAFETY: 1. the handler has a stack of its own and looks at GS itself.
-        let sent = unsafe { apic::local().send_nmi(Destination::Physical(own)) };
-        assert!(sent.is_ok());
+        assert!(apic::send_nmi(percpu::cpu_id()).is_ok());
     }
 }
 

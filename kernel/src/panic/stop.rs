@@ -7,7 +7,6 @@ use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use shootdown::{CpuId, CpuMask};
-use shootdown_x86::apic::Destination;
 use shootdown_x86::irq;
 
 use crate::arch::{apic, paging, percpu, svm, tlb};
@@ -55,7 +54,8 @@ pub fn stop(is_meant: impl Fn(CpuId) -> bool) -> Stopped {
     let mut next_ns = 0;
     while !missing.is_empty() && time::now_ns() <= end_ns {
         if time::now_ns() >= next_ns {
-            missing.iter().for_each(send_nmi);
+            // One for each: a shorthand would also reach CPUs that this kernel does not use. What is refused is sent again.
+            missing.iter().for_each(|cpu| _ = apic::send_nmi(cpu));
             next_ns = time::now_ns() + AGAIN_NS;
         }
         // ORDERING: Acquire: all that it did is over; pairs with the release in `stop_here`.
@@ -76,14 +76,6 @@ fn ask(cpu: CpuId) -> bool {
     // The NMI comes behind it.
     let _ = state.compare_exchange(RUNS, ASKED, Ordering::Relaxed, Ordering::Relaxed);
     state.load(Ordering::Relaxed) != ABSENT
-}
-
-/// One for each: a shorthand would also reach CPUs that this kernel does not use.
-fn send_nmi(cpu: CpuId) {
-    if let Some(id) = apic::MAP.id(cpu.index()) {
-        // SAFETY: 1. the handler has a stack of its own and looks at GS itself. What is refused is sent again.
-        let _ = unsafe { apic::local().send_nmi(Destination::Physical(id)) };
-    }
 }
 
 /// Whether somebody wants this CPU to stop, or it has stopped, and something has woken it. NMI-like contexts.

@@ -5,7 +5,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use shootdown::calls::{NotReady, Wait};
 use shootdown::{CallTargets, CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize};
-use shootdown_x86::apic::Destination;
 
 use super::GAINING;
 use crate::arch::{apic, percpu, svm};
@@ -114,11 +113,8 @@ pub fn on_nmi() {
 /// Another CPU panics in its NMI handler.
 pub fn panic_in_an_nmi() {
     let another = another().expect("two CPUs");
-    let id = apic::MAP.id(another.index()).expect("it is online");
     PANICS.store(true, Ordering::Relaxed);
-    // SAFETY: 1. the handler has a stack of its own and looks at GS itself.
-    let sent = unsafe { apic::local().send_nmi(Destination::Physical(id)) };
-    assert!(sent.is_ok());
+    assert!(apic::send_nmi(another).is_ok());
     loop {
         core::hint::spin_loop();
     }
