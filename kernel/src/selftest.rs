@@ -31,7 +31,7 @@ pub use stop::on_nmi;
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 15] = [
+const PASSING: [(&str, Check); 16] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
@@ -46,6 +46,9 @@ const PASSING: [(&str, Check); 15] = [
     ("lost-guest", |_| vm::selftest::a_lost_guest_is_told()),
     ("stall", a_stuck_function_is_reported),
     ("backtrace", every_cpu_tells_its_backtrace),
+    ("held", |_| {
+        vm::selftest::a_guest_that_holds_interrupts_is_left()
+    }),
     ("stop", stop::a_stopped_cpu_is_done_without),
 ];
 
