@@ -4,13 +4,14 @@
 //! `selftest=all` runs those that pass silently and prints one line for each. Every other name does one
 //! thing that must end the kernel with a panic; whoever runs it checks the message and the exit code.
 
+mod stop;
+
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use shootdown::calls::Wait;
 use shootdown::{CallTargets, CpuId, FlushRange, FlushScope, FreedTables, PageSize};
 use shootdown_x86::Pcid;
-use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
 
 use crate::addr::{DIRECT_MAP, KERNEL_BASE, PAGE_BYTES};
@@ -24,11 +25,13 @@ use crate::mm::heap;
 use crate::platform::SHOOTDOWN;
 use crate::{time, vm, watchdog};
 
+pub use stop::on_nmi;
+
 /// Panics unless what it checks is so.
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 14] = [
+const PASSING: [(&str, Check); 16] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
@@ -43,10 +46,14 @@ const PASSING: [(&str, Check); 14] = [
     ("lost-guest", |_| vm::selftest::a_lost_guest_is_told()),
     ("stall", a_stuck_function_is_reported),
     ("backtrace", every_cpu_tells_its_backtrace),
+    ("held", |_| {
+        vm::selftest::a_guest_that_holds_interrupts_is_left()
+    }),
+    ("stop", stop::a_stopped_cpu_is_done_without),
 ];
 
 /// Actions that must panic.
-const FATAL: [(&str, fn()); 9] = [
+const FATAL: [(&str, fn()); 13] = [
     ("panic", || panic!("asked for")),
     ("write-text", write_text),
     ("write-rodata", write_rodata),
@@ -58,6 +65,10 @@ const FATAL: [(&str, fn()); 9] = [
     ("other-cpu", || {
         on_another(|cpu| panic!("asked for on {cpu}"))
     }),
+    ("everywhere", stop::panic_everywhere),
+    ("nmi", stop::panic_in_an_nmi),
+    ("deaf", stop::panic_beside_the_deaf),
+    ("guest", vm::selftest::panic_beside_a_guest),
 ];
 
 /// Does what the command line asks for. Boot CPU, all CPUs up.
@@ -250,13 +261,8 @@ fn stacks_of_all_cpus_have_guards(boot: &BootInfo) {
 /// An NMI that nobody sent because of a panic is ignored, also between any two instructions.
 fn nmi_returns(_: &BootInfo) {
     const ROUNDS: usize = 100;
-    let own = apic::MAP
-        .id(percpu::cpu_id().index())
-        .expect("this CPU is in the map");
     for _ in 0..ROUNDS {
-        // SAFETY: 1. the handler has a stack of its own and looks at GS itself.
-        let sent = unsafe { apic::local().send_nmi(Destination::Physical(own)) };
-        assert!(sent.is_ok());
+        assert!(apic::send_nmi(percpu::cpu_id()).is_ok());
     }
 }
 

@@ -45,7 +45,8 @@ use crate::watchdog::Stall;
 /// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
 ///    [`Shootdown::handle_ipi`](crate::Shootdown::handle_ipi) there. Several may merge into one, as long
 ///    as the handler runs after the last of them was sent: a controller that keeps one bit (RISC-V: SSIP) is acknowledged before
-///    the handler looks, never after. A platform that refuses an interrupt to another CPU accepts it when it is sent again, in the end.
+///    the handler looks, never after. A platform that refuses an interrupt to another CPU accepts it when it is sent again, in the end. (Not where
+///    the target is in guest mode, and the host does what [`is_in_guest`](crate::control::CpuControl::is_in_guest) says.)
 /// 7. A CPU that was [taken](RemoteTargets) executes nothing any more, from the moment when [`flush_remote`](Self::flush_remote) returns
 ///    [`RemoteFlush::Done`] or [`finish_remote`](Self::finish_remote) returns, before contract 3 holds there for the request, as if
 ///    [`local_flush`](Self::local_flush) had been called: for every range, under the tag of the loaded root, both its sides if

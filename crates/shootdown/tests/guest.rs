@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
 use shootdown::*;
-use shootdown::{guest::*, tags::*, watch::*};
+use shootdown::{calls::CallData, guest::*, tags::*, watch::*};
 
 const FIRST: u64 = 1;
 const SECOND: u64 = 2;
@@ -361,4 +361,38 @@ fn a_stall_says_that_its_target_is_in_guest_mode() {
     assert_eq!((stall.target, stall.doing), (cpu(1), Activity::Guest));
     let text = stall.to_string();
     assert!(text.contains(" to flush, which is in guest mode"), "{text}");
+}
+
+/// By inbox, ring, or list of posted data.
+#[test]
+fn who_asks_is_told_where_a_guest_runs_and_whether_something_waits() {
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
+    let (machine, puppet) = with_puppet::<4>();
+    let (control, target) = (machine.control(), mask([1]));
+    let mut vm = Vm::new(machine, FIRST);
+    let requests: [&dyn Fn(); 3] = [
+        &|| _ = control.kick(&target),
+        &|| {
+            machine.set_policy(Policy::BEST.with_broadcast_from(1));
+            _ = control.kick(&target);
+        },
+        &|| assert_eq!(machine.post_data(cpu(1), &DATA), Ok(())),
+    ];
+    for request in requests {
+        vm.run_with(1, |_, _| {
+            assert_eq!(
+                [1, 0, 9].map(|number| control.is_in_guest(cpu(number))),
+                [true, false, false]
+            );
+            assert!(!control.has_work());
+            puppet.as_cpu(0, request);
+            assert!(control.has_work());
+        });
+        assert!(!control.is_in_guest(cpu(1)));
+        puppet.as_cpu(1, || {
+            assert!(control.has_work());
+            machine.handle_ipi();
+            assert!(!control.has_work());
+        });
+    }
 }

@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
 use loom_machine::*;
 use shootdown::guest::*;
-use shootdown::{Cpus, FlushRange, FreedTables};
+use shootdown::{CpuMask, Cpus, FlushRange, FreedTables};
 
 const OLD: u64 = 0;
 const NEW: u64 = 1;
@@ -150,6 +150,31 @@ fn a_guest_and_two_flushes() {
         other.join().unwrap();
         machine.platform().table_page.reuse();
         tell(&machine, 2, done);
+        runner.join().unwrap();
+    });
+}
+
+/// Interrupts do not end guest mode on CPU 1, and an NMI that comes outside of it does nothing: whoever wants something is heard all the same.
+#[test]
+fn a_guest_that_holds_interrupts_is_left() {
+    check(3, || {
+        let world = World::new();
+        let_guests_hold_interrupts(&world.machine);
+        let (ends, over) = (flag(), flag());
+        let inside = world.clone();
+        let runner = on_cpu(&world.machine, 1, move |machine| {
+            let mut vcpu = Vcpu::new(machine, &inside.guest);
+            while !ends.load(Ordering::Acquire) {
+                run_holder(machine, &inside.guest, &mut vcpu);
+                take_interrupt(machine);
+            }
+            idle_until(machine, || over.load(Ordering::Acquire));
+        });
+        let target = CpuMask::only(cpu(1));
+        world.machine.control().kick(&target).wait();
+        ends.store(true, Ordering::Release);
+        world.machine.control().kick(&target).wait();
+        tell(&world.machine, 1, over);
         runner.join().unwrap();
     });
 }

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 
 use shootdown::CpuId;
 use shootdown_x86::apic::{Destination, TimerDivide, physical_base};
-use shootdown_x86::{ApicMap, ApicMode, Delivery, FadtFlags, Features, LocalApic};
+use shootdown_x86::{ApicMap, ApicMode, Delivery, FadtFlags, Features, LocalApic, SendError};
 use spin::Once;
 
 use super::trap::vectors;
@@ -32,11 +32,6 @@ pub fn local() -> &'static LocalApic {
     LOCAL
         .get()
         .expect("the local APIC is chosen first thing at boot")
-}
-
-/// Whether [`choose`] has run: a panic before it has nobody to stop.
-pub fn is_chosen() -> bool {
-    LOCAL.is_completed()
 }
 
 /// Physical address of the register page, to be mapped uncached at [`APIC_PAGE`].
@@ -77,6 +72,17 @@ pub fn send_reschedule(cpu: CpuId) {
         // The one before is still on its way: the controller's work, not another CPU's.
         core::hint::spin_loop();
     }
+}
+
+/// Sends that CPU an NMI, also this one.
+///
+/// # Errors
+/// The controller refuses it, or there is no such CPU.
+pub fn send_nmi(cpu: CpuId) -> Result<(), SendError> {
+    let id = MAP.id(cpu.index());
+    let id = id.ok_or(SendError::Unmapped(cpu.index()))?;
+    // SAFETY: 1. the handler has a stack of its own and looks at GS itself.
+    unsafe { local().send_nmi(Destination::Physical(id)) }
 }
 
 /// Switches this CPU's controller on. Interrupts off, IDT loaded.

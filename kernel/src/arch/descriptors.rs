@@ -52,7 +52,7 @@ static TABLES: [Tables; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-/// Fills and loads the tables of this CPU. Once, interrupts off, before
+/// Fills and loads the tables of this CPU. Once after each reset, interrupts off, before
 /// [`percpu::install`](super::percpu::install): loading GS clears its base.
 pub fn install(cpu: usize) {
     let tss = TABLES[cpu].tss.get();
@@ -68,6 +68,7 @@ pub fn install(cpu: usize) {
 
     // SAFETY: as above.
     let gdt = unsafe { &mut *TABLES[cpu].gdt.get() };
+    *gdt = GlobalDescriptorTable::new();
     for (descriptor, selector) in [
         (Descriptor::kernel_code_segment(), KERNEL_CODE),
         (Descriptor::kernel_data_segment(), KERNEL_DATA),

@@ -42,18 +42,22 @@ struct Slot(UnsafeCell<PerCpu>);
 // SAFETY: after `install` each slot is accessed by its own CPU alone, through GS.
 unsafe impl Sync for Slot {}
 
-static PER_CPU: [Slot; MAX_CPUS] = [const {
-    Slot(UnsafeCell::new(PerCpu {
-        cpu: 0,
-        preempt_count: 0,
-        need_resched: 0,
-        kernel_stack: 0,
-        user_rsp: 0,
-        current_thread: core::ptr::null_mut(),
-        ticks: 0,
-        deferring: 0,
-    }))
-}; MAX_CPUS];
+impl PerCpu {
+    const fn new(cpu: u32) -> Self {
+        Self {
+            cpu,
+            preempt_count: 0,
+            need_resched: 0,
+            kernel_stack: 0,
+            user_rsp: 0,
+            current_thread: core::ptr::null_mut(),
+            ticks: 0,
+            deferring: 0,
+        }
+    }
+}
+
+static PER_CPU: [Slot; MAX_CPUS] = [const { Slot(UnsafeCell::new(PerCpu::new(0))) }; MAX_CPUS];
 
 /// Reads a field of this CPU with one instruction.
 macro_rules! gs_read {
@@ -81,11 +85,11 @@ macro_rules! gs_write {
     }};
 }
 
-/// Makes slot `cpu` this CPU's. Once, before anything else here.
+/// Makes slot `cpu` this CPU's. Once after each reset, before anything else here.
 pub fn install(cpu: usize) {
     let slot = PER_CPU[cpu].0.get();
     // SAFETY: in bounds; no other CPU uses this slot, and this CPU only begins to.
-    unsafe { (*slot).cpu = cpu as u32 };
+    unsafe { *slot = PerCpu::new(cpu as u32) };
     GsBase::write(VirtAddr::from_ptr(slot));
     // The user's: always 0, as nothing lets programs change it.
     KernelGsBase::write(VirtAddr::zero());

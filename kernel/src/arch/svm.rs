@@ -4,7 +4,7 @@
 //! the rest is moved by hand. All of that happens with the global interrupt flag clear (CLGI), so that nobody, not even an NMI, sees a half
 //! (APM vol. 2, "Secure Virtual Machine").
 
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 
@@ -97,9 +97,19 @@ pub fn turn_on(cpu: CpuId) -> Option<Tags> {
 pub fn turn_off() {
     // SAFETY: 1. the kernel. 2. SVM is on. 3. the page may be used otherwise from here on, and is not.
     unsafe { msr::write(Msr::VM_HSAVE_PA, 0) };
+    leave();
+}
+
+/// Ends what keeps INIT and NMIs off (GIF of 0), and turns SVM off where it is on. Any context, for a CPU that runs no guest any more.
+pub fn leave() {
     // SAFETY: 1. the kernel. 2. every processor in long mode has the register. 3. a read without effects.
     let efer = unsafe { msr::read(Msr::EFER) };
-    // SAFETY: 1. the kernel. 2. no reserved bit. 3. no guest runs here, and the global interrupt flag is set.
+    if efer & EFER_SVME == 0 {
+        return;
+    }
+    // SAFETY: SVM is on; an NMI that waits comes here, and its handler has a stack of its own.
+    unsafe { asm!("stgi", options(nostack)) };
+    // SAFETY: 1. the kernel. 2. no reserved bit. 3. as the caller says; the global interrupt flag is set.
     unsafe { msr::write(Msr::EFER, efer & !EFER_SVME) };
 }
 
@@ -132,8 +142,8 @@ pub struct GuestRegisters {
 ///
 /// # Safety
 /// 1. The CPU is this one, SVM is on here, and interrupts are off.
-/// 2. `vmcb` is that of a VMCB, which nobody else uses; it intercepts VMRUN, INTR and NMI with V_INTR_MASKING, and whatever would
-///    harm the host; its nested page tables show the guest nothing but what is the guest's.
+/// 2. `vmcb` is that of a VMCB, which nobody else uses; it intercepts VMRUN, NMI, INTR with V_INTR_MASKING unless the caller does without interrupts, and
+///    whatever would harm the host; its nested page tables show the guest nothing but what is the guest's.
 /// 3. What the guest finds and leaves in registers that neither the VMCB nor `registers` has, such as those of the FPU, is right.
 pub unsafe fn enter(cpu: CpuId, vmcb: PhysAddr, registers: &mut GuestRegisters) {
     let host = host_state(cpu).as_u64() + PAGE_BYTES as u64;

@@ -4,7 +4,6 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use shootdown::CpuId;
-use shootdown_x86::apic::Destination;
 
 use super::slot::{self, Note};
 use super::{Frame, Registers};
@@ -58,12 +57,9 @@ fn is_there(cpu: &CpuId) -> bool {
 }
 
 fn ask(cpu: CpuId) {
-    let Some(id) = apic::MAP.id(cpu.index()) else {
-        return;
-    };
     slot::ask(cpu);
-    // SAFETY: 1. the handler has a stack of its own and looks at GS itself. A failure becomes a missing answer.
-    let _ = unsafe { apic::local().send_nmi(Destination::Physical(id)) };
+    // A failure becomes a missing answer.
+    let _ = apic::send_nmi(cpu);
 }
 
 /// Spins. Calls nothing of the engine, so that its watchdog may ask too; the wait is bounded.

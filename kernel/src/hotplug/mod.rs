@@ -15,8 +15,8 @@
 //!
 //! A parked CPU keeps its stacks, tables and per-CPU data and waits in HLT with interrupts off. It is woken by an NMI, which
 //! nothing but a panic and a request for backtraces sends besides, and looks at its stage. Rejected: INIT and start-up IPIs, as
-//! Linux does it. They would reset what is right already, cost 10 ms by the manual, and need the trampoline and the idle
-//! thread's first entry to work twice. The TLB is what must not survive, and the engine drops it (I8).
+//! Linux does it. They would reset what is right already, and cost 10 ms by the manual; only a self-test does so. The TLB is
+//! what must not survive, and the engine drops it (I8).
 //!
 //! CPU 0 never leaves: it keeps the time of those that are gone.
 //!

@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use shootdown::CpuId;
-use shootdown_x86::apic::Destination;
 
 use crate::arch::apic;
 use crate::cpu_stage::{self as stage, Stage};
@@ -104,9 +103,6 @@ fn doze_until(cpu: CpuId, stage: Stage, nudge: impl Fn()) {
 /// Gets the CPU out of HLT. It may come between the CPU's look and its HLT, so it is sent again until the CPU answers; one too
 /// many is ignored.
 fn wake(cpu: CpuId) {
-    let id = apic::MAP
-        .id(cpu.index())
-        .expect("a parked CPU was in the map");
-    // SAFETY: 1. the handler has a stack of its own and looks at GS itself. A failure is repeated.
-    let _ = unsafe { apic::local().send_nmi(Destination::Physical(id)) };
+    // What is refused is sent again.
+    let _ = apic::send_nmi(cpu);
 }

@@ -1,20 +1,24 @@
 //! The end of the kernel: message, registers, backtrace, other CPUs stopped, exit code.
 //!
-//! The first CPU that panics stops the others by NMI, which reaches them with interrupts off too. A
-//! panic during a panic prints one line and ends the machine at once.
+//! The first CPU that panics stops the others by NMI, which reaches them with interrupts off too, and says which of them have stopped. A CPU that
+//! panics meanwhile stops as they do. A panic during a panic prints one line and ends the machine at once.
+
+mod stop;
 
 use core::fmt;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use shootdown_x86::apic::Destination;
-
 use crate::arch::exit::{self, qemu_exit};
 use crate::arch::trap::{TrapFrame, vectors};
-use crate::arch::{apic, paging, percpu, stacks, uaccess};
+use crate::arch::{paging, percpu, stacks, svm, uaccess};
 use crate::backtrace::{Frame, Registers};
 use crate::console::print_regardless;
 use crate::irq;
+
+pub use stop::cpu_starts;
+#[cfg(feature = "selftest")]
+pub use stop::{Stopped, stop};
 
 /// Frames shown at most.
 const BACKTRACE_LIMIT: usize = 32;
@@ -32,19 +36,20 @@ macro_rules! say {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    begin();
+    let stopped = begin();
     let message = info.message();
     match info.location() {
         Some(at) => headline(format_args!("{message} ({}:{})", at.file(), at.line())),
         None => headline(format_args!("{message}")),
     }
+    say!("{stopped}");
     backtrace(frame_pointer());
     qemu_exit(exit::PANIC)
 }
 
 /// Ends the kernel because of an exception in it. Any context.
 pub fn exception(frame: &TrapFrame) -> ! {
-    begin();
+    let stopped = begin();
     let name = vectors::name(frame.vector);
     let cr2 = x86_64::registers::control::Cr2::read_raw() as usize;
     headline(format_args!(
@@ -53,6 +58,7 @@ pub fn exception(frame: &TrapFrame) -> ! {
         frame.rip,
         frame.error_code
     ));
+    say!("{stopped}");
     if let Some(cpu) = stacks::guard_owner(cr2) {
         say!("a kernel stack of cpu{cpu} overflowed\n");
     }
@@ -62,22 +68,15 @@ pub fn exception(frame: &TrapFrame) -> ! {
     qemu_exit(exit::PANIC)
 }
 
-/// Called by the NMI handler: never returns on a machine that ends.
-pub fn stop_if_panicking() {
-    if PANICKING.load(Ordering::Relaxed) != NOBODY {
-        halt();
-    }
-}
-
-fn halt() -> ! {
-    irq::disable();
-    loop {
-        x86_64::instructions::hlt();
+/// Called first by handlers with stacks of their own: does not return where this CPU is to stop, or has stopped. One that panics goes on.
+pub fn stop_if_asked() {
+    if stop::is_asked() && PANICKING.load(Ordering::Relaxed) != percpu::cpu_id().as_u32() {
+        stop::stop_here();
     }
 }
 
 /// Makes this CPU the only one that runs, or ends the machine if it panics again.
-fn begin() {
+fn begin() -> stop::Stopped {
     irq::disable();
     let me = percpu::cpu_id().as_u32();
     match PANICKING.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed) {
@@ -86,14 +85,12 @@ fn begin() {
             say!("KERNEL PANIC cpu{me}: another panic while panicking\n");
             qemu_exit(exit::PANIC);
         }
-        // Another CPU was first and stops this one.
-        Err(_) => halt(),
+        // Another CPU was first.
+        Err(_) => stop::stop_here(),
     }
-    if apic::is_chosen() && apic::MAP.online() > 1 {
-        // SAFETY: the NMI handler has a stack of its own and only halts. A failure to stop others is
-        // no reason to stop.
-        let _ = unsafe { apic::local().send_nmi(Destination::AllButSelf) };
-    }
+    // A reset by INIT waits as long as the global interrupt flag is clear.
+    svm::leave();
+    stop::stop_others()
 }
 
 fn headline(message: fmt::Arguments<'_>) {

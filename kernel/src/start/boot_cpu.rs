@@ -16,7 +16,7 @@ use crate::boot::{acpi, info, multiboot, start_info};
 use crate::cpus::MAX_CPUS;
 use crate::exec::initramfs;
 use crate::platform::{ON_STALL, SECONDARY, SHOOTDOWN, SecondaryTlb, attach, check_lent};
-use crate::{calls, console, fs, hotplug, mm, preempt, sync, task, time, torture, watchdog};
+use crate::{calls, console, fs, hotplug, mm, panic, preempt, sync, task, time, torture, watchdog};
 
 /// Timer ticks a second without `hz=`.
 const DEFAULT_HZ: u32 = 1000;
@@ -25,6 +25,7 @@ const DEFAULT_HZ: u32 = 1000;
 /// is 0 for PVH loaders.
 pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     cpu::set_up(0);
+    panic::cpu_starts(0);
     install_hooks();
     attach(0..1);
     console::init();

@@ -1,17 +1,19 @@
 //! Starting the other CPUs, all at once: INIT, start-up IPI, and a second one for those that slept
 //! through the first (SDM vol. 3A, "Typical BSP Initialization Sequence").
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use shootdown_x86::apic::StartupPage;
 use shootdown_x86::{ApicId, SendError};
+use spin::Once;
 
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::{apic, cpu as processor, paging, percpu, steal, timer, tlb};
 use crate::boot::fail::boot_fail;
 use crate::cpus::MAX_CPUS;
 use crate::platform::SHOOTDOWN;
-use crate::{hotplug, task, time};
+use crate::{hotplug, panic, task, time};
 
 /// Ids that no CPU has: the broadcast address.
 const NOBODY: u32 = u32::MAX;
@@ -20,7 +22,7 @@ pub static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(NOBODY) }; 
 /// Which page tables it loads there.
 pub static ROOT: AtomicU64 = AtomicU64::new(0);
 
-/// Number of CPUs that have reached [`ap_main`]'s end.
+/// How often a CPU has reached [`ap_main`]'s end.
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
 
 /// After INIT (SDM, as above).
@@ -48,6 +50,9 @@ pub fn set_apic_id(cpu: usize, id: ApicId) {
     APIC_IDS[cpu].store(id.0, Ordering::Relaxed);
 }
 
+/// Where the trampoline is.
+static PAGE: Once<StartupPage> = Once::new();
+
 /// Starts CPUs 1 to `cpus - 1` and returns when all are online.
 pub fn start_others(cpus: usize, ram: &[(u64, u64)]) {
     if cpus == 1 {
@@ -55,24 +60,36 @@ pub fn start_others(cpus: usize, ram: &[(u64, u64)]) {
     }
     // ORDERING: before the start-up IPI, whose send fences (x2APIC), or is an uncached store behind this one (xAPIC); the CPU loads it in `entry.s`.
     ROOT.store(paging::kernel_root().as_u64(), Ordering::Relaxed);
-    let page = install_trampoline(ram);
-    let others = || (1..cpus).filter_map(|cpu| apic::MAP.id(cpu));
-    for id in others() {
-        // SAFETY: 1. the CPU has run nothing of this kernel.
+    PAGE.call_once(|| install_trampoline(ram));
+    // SAFETY: 1. the CPUs have run nothing of this kernel.
+    unsafe { start(1..cpus) };
+}
+
+/// Resets these CPUs, starts them, and returns when they are online.
+///
+/// # Safety
+/// 1. None of them is 0, and they execute nothing of this kernel.
+pub unsafe fn start(cpus: Range<usize>) {
+    let page = *PAGE.get().expect("the boot has installed the trampoline");
+    let wanted = ARRIVED.load(Ordering::Relaxed) as usize + cpus.len();
+    let ids = || cpus.clone().filter_map(|cpu| apic::MAP.id(cpu));
+    for id in ids() {
+        // SAFETY: 1. as the caller says.
         check(unsafe { apic::local().send_init(id) });
     }
     time::spin_ns(INIT_DELAY_NS);
     for _ in 0..2 {
-        for id in others() {
+        for id in ids() {
             // SAFETY: 1. the trampoline, in place for ever.
             check(unsafe { apic::local().send_startup(id, page) });
         }
-        if all_arrive(cpus, STARTUP_DELAY_NS) {
+        if all_arrive(wanted, STARTUP_DELAY_NS) {
             return;
         }
     }
-    if !all_arrive(cpus, ARRIVAL_LIMIT_NS) {
+    if !all_arrive(wanted, ARRIVAL_LIMIT_NS) {
         let arrived = ARRIVED.load(Ordering::Acquire) + 1;
+        let cpus = wanted + 1;
         boot_fail!(
             "only {arrived} of {cpus} CPUs started; use fewer (-smp, or cpus= on the command line) or a less busy host"
         );
@@ -87,12 +104,12 @@ fn check(sent: Result<(), SendError>) {
     }
 }
 
-/// Waits until all CPUs are online, or not longer than `limit_ns`.
-fn all_arrive(cpus: usize, limit_ns: u64) -> bool {
+/// Waits until so many have come online since boot, or not longer than `limit_ns`.
+fn all_arrive(wanted: usize, limit_ns: u64) -> bool {
     let end = time::now_ns() + limit_ns;
     loop {
         // ORDERING: acquires what the others set up; pairs with the Release in `ap_main`.
-        if ARRIVED.load(Ordering::Acquire) as usize == cpus - 1 {
+        if ARRIVED.load(Ordering::Acquire) as usize == wanted {
             return true;
         }
         if time::now_ns() > end {
@@ -143,6 +160,7 @@ fn install_trampoline(ram: &[(u64, u64)]) -> StartupPage {
 pub extern "C" fn ap_main(cpu: u32) -> ! {
     let cpu = cpu as usize;
     processor::set_up(cpu);
+    panic::cpu_starts(cpu);
     tlb::start();
     apic::enable(cpu);
     steal::register(percpu::cpu_id());

@@ -117,10 +117,11 @@ pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
 
 /// NMI, #DF and #MC, on stacks of their own.
 pub extern "C" fn trap_paranoid(frame: &mut TrapFrame) {
+    panic::stop_if_asked();
     if frame.vector == vectors::NMI as u64 {
-        // Three kinds of senders: a CPU that panics, one that wants backtraces, and one that wakes a parked CPU, which is
-        // done with the NMI itself.
-        panic::stop_if_panicking();
+        // Two more kinds of senders: a CPU that wants backtraces, and one that wakes a parked CPU, which is done with the NMI itself.
+        #[cfg(feature = "selftest")]
+        crate::selftest::on_nmi();
         // It may have come between a page fault and the look at CR2, and probing pointers may fault itself.
         let faulted_at = cpu::fault_address();
         backtrace::answer(frame);

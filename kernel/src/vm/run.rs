@@ -173,7 +173,7 @@ fn enter_as(
 }
 
 /// The same in the types of the crate that knows processors.
-fn in_processors_terms(entry: shootdown::guest::GuestEntry) -> GuestEntry {
+pub(super) fn in_processors_terms(entry: shootdown::guest::GuestEntry) -> GuestEntry {
     GuestEntry {
         root: entry.root,
         tag: entry.asid.as_u16(),

@@ -154,11 +154,17 @@ impl<P: Platform> Shootdown<P> {
         // As in `poll`.
         let cpu = self.platform.current_cpu();
         let state = self.state(cpu);
-        let is_idle = state.inbox.is_quiet(cpu) && state.posted.0.is_empty();
-        if is_idle && !self.is_broadcast_due(cpu, state, false) {
+        if !self.is_told(cpu, state) {
             return false;
         }
         self.poll_with(Self::serve)
+    }
+
+    /// Whether something was announced to `cpu`, which is this one, and not taken; a hint.
+    #[inline]
+    pub(crate) fn is_told(&self, cpu: CpuId, state: &CpuMemory<P>) -> bool {
+        let is_idle = state.inbox.is_quiet(cpu) && state.posted.0.is_empty();
+        !is_idle || self.is_broadcast_due(cpu, state, false)
     }
 
     fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, P>) -> bool) -> bool {

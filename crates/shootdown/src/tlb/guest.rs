@@ -18,6 +18,7 @@ use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::handle::CpuControl;
 use crate::mask::CpuMask;
 use crate::memory::Here;
 use crate::platform::Platform;
@@ -70,8 +71,10 @@ impl<C: Capacity> GuestSpace<C> {
     ///
     /// # Safety
     /// 1. `enter` enters guest mode at most once, on [`GuestEntry::root`] and under [`GuestEntry::asid`], after having dropped what is cached under it
-    ///    if [`GuestEntry::entries`] says so, guest-virtual translations too; it says truly whether it has. It does not call the engine.
-    /// 2. An interrupt of the engine that is pending, or comes, ends guest mode, and stays pending until `enter` has returned.
+    ///    if [`GuestEntry::entries`] says so, guest-virtual translations too; it says truly whether it has. It calls nothing of the engine but
+    ///    [`has_work`](CpuControl::has_work).
+    /// 2. An interrupt of the engine that is pending, or comes, ends guest mode, and stays pending until `enter` has returned; or the host does what
+    ///    [`is_in_guest`](CpuControl::is_in_guest) says.
     /// 3. The processor uses nothing cached under the tag, and walks no tables of `root`, outside of `enter`; and enters them in no other way.
     ///
     /// # Panics
@@ -162,6 +165,36 @@ struct InGuest<'a, P: Platform>(Here<'a, P>);
 impl<P: Platform> Drop for InGuest<'_, P> {
     fn drop(&mut self) {
         self.0.lazy.set_guest(SpaceId::KERNEL);
+    }
+}
+
+impl<P: Platform> CpuControl<'_, P> {
+    /// Whether `cpu` is inside [`GuestSpace::run`]: for hosts whose guests hold the interrupts of their CPU, so that the engine's does not end guest mode. Any context, NMI
+    /// handlers too; does not block. On another CPU the answer may be old, and that is enough for a host that does all of this:
+    ///
+    /// 1. [`Platform::send_ipi`], and [`send_ipi_mask`](Platform::send_ipi_mask) for each target, asks. Yes: it sends what always ends guest mode (x86: an NMI), and need not lead to
+    ///    [`handle_ipi`](Shootdown::handle_ipi). No: it sends the engine's interrupt.
+    /// 2. The `enter` of `run` asks [`has_work`](Self::has_work) first, and enters only if there is none. What comes behind that question, an NMI too, ends guest mode (SVM: CLGI comes
+    ///    before).
+    /// 3. Behind each `run` the host asks `has_work` again, before it enters any guest, and calls `handle_ipi` if there is any. Interrupts are off from before `run` until then.
+    ///
+    /// An interrupt whose request was served by a poll meanwhile may come when the guest runs. It is the guest's then, which has to ignore its vector.
+    pub fn is_in_guest(self, cpu: CpuId) -> bool {
+        // ORDERING: publish / read mark, against store mark / look for requests in `has_work`: either we see that the CPU enters, or has not left, or it finds
+        // what we have published.
+        fence(Ordering::SeqCst);
+        let memory = self.0.attached(cpu);
+        memory.is_some_and(|memory| memory.lazy.guest() != SpaceId::KERNEL)
+    }
+
+    /// Whether something has come for this CPU that it has not taken, whether its interrupt has come or not: see [`is_in_guest`](Self::is_in_guest). Interrupts are off, also
+    /// inside [`GuestSpace::run`]; does not block. It may say yes where [`handle_ipi`](Shootdown::handle_ipi) finds nothing to do yet.
+    pub fn has_work(self) -> bool {
+        let cpu = self.0.platform.current_cpu();
+        // ORDERING: as in `is_in_guest`.
+        fence(Ordering::SeqCst);
+        let memory = self.0.attached(cpu);
+        memory.is_some_and(|memory| self.0.is_told(cpu, memory))
     }
 }
 

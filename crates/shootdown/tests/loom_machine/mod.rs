@@ -173,6 +173,8 @@ struct Structures {
     leads: [bool; CACHES],
 }
 
+type Question = Box<dyn Fn(CpuId) -> bool + Send + Sync>;
+
 pub struct Model<const N: usize> {
     /// Walked by every CPU that has [`TABLE_OWNER`] loaded, up to the moment that it loads another root.
     pub table_page: TablePage,
@@ -180,6 +182,9 @@ pub struct Model<const N: usize> {
     pub shared_top: AtomicBool,
     events: [Event; N],
     interrupted: [AtomicBool; N],
+    /// What to ask where guests hold the interrupts of their CPU, so that it takes an NMI to end guest mode.
+    takes_nmi: std::sync::OnceLock<Question>,
+    nmis: [AtomicBool; N],
     hypervisor: Hypervisor,
     structures: [Mutex<Structures>; N],
     /// What the hypervisor and guests know of each virtual CPU: [`OUT`], [`FLUSH`].
@@ -231,8 +236,12 @@ where
     unsafe fn preempt_enable(&self) {}
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        let sent = match self.takes_nmi.get().is_some_and(|ask| ask(target)) {
+            true => &self.nmis,
+            false => &self.interrupted,
+        };
         // A read-modify-write on both sides: loom would let a swap overlook a plain store.
-        self.interrupted[target.index()].swap(true, Ordering::AcqRel);
+        sent[target.index()].swap(true, Ordering::AcqRel);
         self.events[target.index()].set();
         Ok(())
     }
@@ -525,6 +534,8 @@ where
         slots: std::array::from_fn(|_| (0..tags).map(|_| AsidSlot::new()).collect()),
         events: std::array::from_fn(|_| Event::new()),
         interrupted: std::array::from_fn(|_| AtomicBool::new(false)),
+        takes_nmi: std::sync::OnceLock::new(),
+        nmis: std::array::from_fn(|_| AtomicBool::new(false)),
         table: std::array::from_fn(|_| AtomicU64::new(0)),
     });
     let memory: Vec<_> = (0..N).map(|_| CpuMemory::new()).collect();
@@ -581,6 +592,46 @@ pub fn run_guest<const N: usize, const USES: usize>(
     };
     // SAFETY: 1. uses of pages do not call the engine. 2. Interrupts are taken when a thread says so. 3. Nothing else uses what guests cache.
     unsafe { guest.run(machine, vcpu, inside) };
+}
+
+/// Guests of the machine hold the interrupts of their CPU from now on.
+pub fn let_guests_hold_interrupts<const N: usize>(machine: &Machine<N>)
+where
+    Cpus<N>: Capacity,
+{
+    let engine = std::ptr::from_ref(&machine.engine);
+    // SAFETY: only the platform inside it uses it, which lives no longer.
+    let engine: &'static Shootdown<Model<N>> = unsafe { &*engine };
+    let ask = move |target| engine.control().is_in_guest(target);
+    assert!(machine.platform().takes_nmi.set(Box::new(ask)).is_ok());
+}
+
+/// Runs `vcpu` on this CPU until an NMI comes, unless something waits for the CPU, and serves what has come.
+pub fn run_holder<const N: usize>(
+    machine: &Machine<N>,
+    guest: &GuestSpace<Cpus<N>>,
+    vcpu: &mut Vcpu,
+) where
+    Cpus<N>: Capacity,
+{
+    let model = machine.platform();
+    let me = model.current_cpu().index();
+    let inside = |_| {
+        // One that has come is over: from here on it ends guest mode.
+        model.nmis[me].swap(false, Ordering::AcqRel);
+        if machine.control().has_work() {
+            return GuestExit::NotEntered(());
+        }
+        while !model.nmis[me].swap(false, Ordering::AcqRel) {
+            model.events[me].wait();
+        }
+        GuestExit::Ran(())
+    };
+    // SAFETY: 1. it enters nothing. 2. as `is_in_guest` says. 3. Nothing else uses what guests cache.
+    unsafe { guest.run(machine, vcpu, inside) };
+    if machine.control().has_work() {
+        machine.handle_ipi();
+    }
 }
 
 /// Makes this loom thread CPU `cpu`.

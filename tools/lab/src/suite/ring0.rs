@@ -14,8 +14,12 @@ const PROGRAM: &str = "hello";
 
 /// The CPU that is not the first of two does it.
 const ELSEWHERE: &str = "overflow-elsewhere";
+/// Each of several CPUs does it.
+const EVERYWHERE: &str = "everywhere";
+/// The other CPU hears no NMI.
+const DEAF: &str = "deaf";
 /// What the kernel is told to do, what it has to say first, and a function of its backtrace.
-const FATAL: [(&str, &str, &str); 9] = [
+const FATAL: [(&str, &str, &str); 13] = [
     ("panic", "asked for (", "selftest::run"),
     ("write-text", "#PF", "selftest::write_text"),
     ("write-rodata", "#PF", "selftest::write_rodata"),
@@ -25,6 +29,10 @@ const FATAL: [(&str, &str, &str); 9] = [
     (ELSEWHERE, "#DF", "selftest::overflow"),
     ("breakpoint", "#BP", "selftest::breakpoint"),
     ("other-cpu", "asked for on cpu", "traps::dispatch::trap"),
+    (EVERYWHERE, "asked for on cpu", "panic_fmt"),
+    ("nmi", "asked for in an NMI on cpu1", "trap_paranoid"),
+    (DEAF, "asked for (", "stop::panic_beside_the_deaf"),
+    ("guest", "asked for on cpu1", "traps::dispatch::trap"),
 ];
 
 /// Runs them all.
@@ -99,7 +107,8 @@ fn boot(fleet: &Fleet, options: &str, cpus: usize) -> Outcome<Finished> {
 }
 
 fn panics(fleet: &Fleet, name: &str, headline: &str, function: &str) -> Outcome<String> {
-    let finished = boot(fleet, &format!("selftest={name}"), 2)?;
+    let cpus = if name == EVERYWHERE { 4 } else { 2 };
+    let finished = boot(fleet, &format!("selftest={name}"), cpus)?;
     let said = match &finished.end {
         End::Panicked(line) => line.clone(),
         _ => return Err(finished.unexpected("a panic")),
@@ -116,5 +125,27 @@ fn panics(fleet: &Fleet, name: &str, headline: &str, function: &str) -> Outcome<
         let what = format!("a backtrace through {function}");
         return Err(finished.unexpected(what));
     }
-    Ok(String::new())
+    expect_stopped(&finished, cpus, name == DEAF)
+}
+
+/// One CPU has panicked, and has said of each of the others that it has stopped, or, where those are `deaf`, that it has not.
+fn expect_stopped(finished: &Finished, cpus: usize, deaf: bool) -> Outcome<String> {
+    let lines = || finished.console.lines().map(str::trim);
+    let panics = lines().filter_map(|line| line.strip_prefix("KERNEL PANIC "));
+    let panics: Vec<&str> = panics.collect();
+    let [first] = panics[..] else {
+        return Err(finished.unexpected("a panic of one CPU"));
+    };
+    let others = (0..cpus).map(|cpu| format!("cpu{cpu}"));
+    let others: Vec<String> = others.filter(|cpu| !first.starts_with(cpu)).collect();
+    let others = others.join(" ");
+    let wanted = match deaf {
+        true => format!("not stopped in 10 s: {others}"),
+        false => format!("stopped: {others}"),
+    };
+    let told: Vec<&str> = lines().filter(|line| line.contains("stopped")).collect();
+    match told == [wanted.as_str()] {
+        true => Ok(String::new()),
+        false => Err(finished.unexpected(format!("the line {wanted:?}"))),
+    }
 }
