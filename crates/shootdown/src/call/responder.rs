@@ -134,9 +134,17 @@ impl<P: Platform> Shootdown<P> {
     /// CPU may be waiting until this one has flushed. A CPU that holds such a lock may wait for flushes; it must not wait for
     /// functions ([`call_many`](Self::call_many) and its like), because those who spin for the lock run none.
     ///
+    /// Inside a called function it also looks at the clock now and then, and reports one that polls for long to [`Platform::on_stall`].
+    ///
     /// On a CPU that has no memory yet ([`attach`](Self::attach)) nothing can wait, so a host's locks may poll from the beginning.
     #[inline]
     pub fn poll(&self) -> bool {
+        self.poll_flushes::<true>()
+    }
+
+    /// The same, where the caller is the host's code, or one that looks at the clock itself.
+    #[inline]
+    pub(super) fn poll_flushes<const OF_HOST: bool>(&self) -> bool {
         // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
         let cpu = self.platform.current_cpu();
         let Some(state) = self.attached(cpu) else {
@@ -144,6 +152,9 @@ impl<P: Platform> Shootdown<P> {
         };
         let is_urgent = state.inbox.is_urgent() || state.is_unsearched.get();
         if !is_urgent && !self.is_broadcast_due(cpu, state, true) {
+            if OF_HOST && P::CONFIG.has_watchdog && state.in_function.get() {
+                self.watch_function(&state.lookout);
+            }
             return false;
         }
         self.poll_with(Self::serve_flushes)
