@@ -46,7 +46,7 @@
 //!
 //! Short functions run as they are found. Where functions are slow they stay where they are, and then run one at a time, the oldest first, so that the
 //! targets of two calls agree which goes first: if they did not, both calls would end late. Nothing is copied: this CPU's bit in the request says that it
-//! has still to run.
+//! has still to run. One that was given up meanwhile (`give_up`) leads to nothing.
 
 use crate::call::ring::{Announcement, MOST_READ};
 use crate::call::{FIRST_ONLY, Found, Kind, Number, SLOTS, Slot, Ticket};
@@ -398,8 +398,7 @@ impl<P: Platform> Shootdown<P> {
             unsafe { self.serve_flush(me, found) };
         } else {
             // SAFETY: duty 1.
-            let request = unsafe { self.slot_of(found).contents() };
-            self.run_and_acknowledge(me, found, &request);
+            unsafe { self.run_and_acknowledge(me, found) };
         }
     }
 
@@ -538,8 +537,10 @@ impl<P: Platform> Shootdown<P> {
         };
         match found.ticket {
             Some(ticket) => me.ring.has_read(ticket),
-            // This is its last: what it asks for later it announces in the inbox.
-            None if self.functions_of(me, found.initiator).count() == 1 => {
+            // This is its last: what it asks for later it announces in the inbox. (It may have been given up meanwhile.)
+            None if (self.functions_of(me, found.initiator))
+                .all(|left| left.slot == found.slot) =>
+            {
                 me.taken.remove(found.initiator);
             }
             None => {}
