@@ -120,6 +120,7 @@ impl<C: Capacity> World<C> {
             Operation::UseShadow => self.use_shadow(draw),
             Operation::Reclaim => self.reclaim(draw),
             Operation::Control => self.control(draw),
+            Operation::GiveUp => self.give_up_calls(draw),
         }
     }
 

@@ -158,10 +158,14 @@ pub enum Sight {
     Met,
     /// Not all came in time.
     MeetingGivenUp,
+    /// A call was given up, and did not run.
+    GivenUp,
+    /// A call was to be given up, and had begun.
+    BegunBefore,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 76;
+const SIGHTS: usize = 78;
 
 impl Sight {
     /// All of them, in words.
@@ -314,6 +318,8 @@ impl Sight {
         ),
         (Self::Met, "CPUs came together"),
         (Self::MeetingGivenUp, "CPUs did not come together in time"),
+        (Self::GivenUp, "a call was given up"),
+        (Self::BegunBefore, "a call had begun before it was given up"),
     ];
 }
 
