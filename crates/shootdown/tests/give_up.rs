@@ -24,7 +24,7 @@ fn not_given_up<const N: usize>(ticket: CallTicket<'_, Seat<N>>) -> CallTicket<'
 where
     Cpus<N>: Capacity,
 {
-    ticket.give_up().err().expect("it has begun")
+    ticket.give_up().expect_err("it has begun")
 }
 
 /// Three slots for functions, on a CPU whose target keeps interrupts off.

@@ -197,10 +197,10 @@ impl<C: Capacity> Slot<C> {
         outside.is_some_and(|outside| outside.load(Ordering::Acquire) & 1 << group != 0)
     }
 
-    /// `None` if no request names `target`; otherwise the kind of the one that does, or of a later one if somebody has taken the bit away meanwhile.
-    pub(crate) fn kind_of(&self, target: CpuId) -> Option<Kind> {
+    /// `None` if no request names `named`; otherwise the kind of the one that does, or of a later one if somebody has taken the bit away meanwhile.
+    pub(crate) fn kind_of(&self, named: CpuId) -> Option<Kind> {
         // ORDERING: as in `kind_for`.
-        (self.pending.contains(target, Ordering::Acquire)).then(|| self.kind())
+        (self.pending.contains(named, Ordering::Acquire)).then(|| self.kind())
     }
 
     /// The kind of the request, which names the running CPU: the ring said so, and it has not acknowledged.
