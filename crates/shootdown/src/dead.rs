@@ -189,13 +189,11 @@ impl<P: Platform> Shootdown<P> {
     fn answer_one(&self, request: RequestRef, dead: CpuId, is_settled: bool) -> bool {
         let slot = &self.state(request.initiator).slots[request.slot];
         let (group, bit) = (P::Cpus::group(dead), P::Cpus::bit(dead));
-        // As long as this is so it stays the same request: nobody else takes the bit away, but who gives the call up.
+        // As long as this is so it stays the same request: nobody else takes the bit away, but who gives the call up: both may, because nobody names the dead again
+        // before all have answered a kick.
         let Some(kind) = slot.kind_of(dead) else {
             return false;
         };
-        if kind.is_revocable() && !self.must_answer(request, dead) {
-            return false;
-        }
         let mut answered = bit;
         if Self::HAS_RINGS && slot.is_in_ring_of(group) {
             let ring = &self.rings()[group];

@@ -66,7 +66,7 @@ impl Beside {
 struct Fate(AtomicU64);
 
 impl Fate {
-    /// Its target runs it, or has died and is answered for.
+    /// Its target runs it.
     const BEGUN: u64 = 1;
     /// It runs nowhere.
     const GIVEN_UP: u64 = 2;
@@ -198,14 +198,6 @@ impl<P: Platform> Shootdown<P> {
     pub(super) fn begin_revocable(&self, me: CpuId, initiator: CpuId, slot: usize) -> bool {
         self.fate_of(initiator, slot, me)
             .is_some_and(|(fate, seen)| fate.decide(seen, Fate::BEGUN))
-    }
-
-    /// Whether a call to `dead`, a CPU that has died, is to be answered in its place: nobody has given it up, and nobody can any more.
-    pub(crate) fn must_answer(&self, request: RequestRef, dead: CpuId) -> bool {
-        self.fate_of(request.initiator, request.slot, dead)
-            .is_some_and(|(fate, seen)| {
-                seen & Fate::DECIDED == Fate::BEGUN || fate.decide(seen, Fate::BEGUN)
-            })
     }
 
     /// Ends a request in place of a CPU that has died as it gave it up, or before.
