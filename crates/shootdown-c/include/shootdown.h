@@ -445,6 +445,17 @@ shootdown_status_t shootdown_submit_call(struct shootdown_engine_t *engine,
                                          void *data,
                                          struct shootdown_ticket_t *ticket);
 
+// Has target run function, and puts into ticket, which is empty, the right to wait until it has, or to give the call up by shootdown_ticket_give_up as long as function has not begun. Any
+// context but NMI, under any lock, also inside a called function: it waits for nothing, also not for a free slot. data must stay valid until the ticket was waited for or given up.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE (target), SHOOTDOWN_INVALID (target is this CPU), SHOOTDOWN_BUSY (all
+// slots of this CPU are taken, or it is not online and another CPU posts that is not, or goes offline: try again), SHOOTDOWN_ALREADY (the ticket is not empty); then nothing was sent.
+shootdown_status_t shootdown_try_submit_call(struct shootdown_engine_t *engine,
+                                             uint32_t target,
+                                             shootdown_function_t function,
+                                             void *data,
+                                             struct shootdown_ticket_t *ticket);
+
 // Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
 // CPU has left its guest, a CPU in a stretch with interrupts off that does not poll has left it. Puts into ticket, which is empty, the
 // right to wait for that; if ticket is null, nobody waits. Any context but NMI, also inside a called function; it may wait for a free
@@ -695,9 +706,11 @@ shootdown_status_t shootdown_ticket_wait(struct shootdown_ticket_t *ticket);
 // Otherwise as shootdown_ticket_wait.
 shootdown_status_t shootdown_ticket_drop(struct shootdown_ticket_t *ticket);
 
-// Empties the ticket of a flush whose wait has answered SHOOTDOWN_FAILED. What the flush was about may be reused only if the device has been cut off from it.
+// Empties the ticket of a flush whose wait has answered SHOOTDOWN_FAILED. What the flush was about may be reused only if the device has been cut off from it. Or that of a call of
+// shootdown_try_submit_call whose function has not begun: then it never will. Any context but NMI; does not block.
 //
-// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (its wait has not failed), SHOOTDOWN_NOT_INITIALISED (it is empty).
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (of a flush, its wait has not failed; of a kick), SHOOTDOWN_NOT_INITIALISED (it is empty), SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (the function has begun or has
+// returned, or the call is one of shootdown_submit_call: the ticket stays, wait for it).
 shootdown_status_t shootdown_ticket_give_up(struct shootdown_ticket_t *ticket);
 
 // Does what is left of a flush on the CPU that submitted it, by the task that did: afterwards any task may wait for the ticket, on any CPU, such as one that frees memory. Tickets of kicks

@@ -2,14 +2,17 @@
 
 use core::ffi::c_void;
 
-use shootdown::{CallTargets, calls::Wait};
+use shootdown::{
+    CallTargets,
+    calls::{SubmitRefused, Wait},
+};
 
 use crate::cpus::{CpuSet, cpu_id, mask_at, put_mask};
 use crate::function::{Bound, Function};
 use crate::layout::{EngineStorage, TicketStorage};
 use crate::machine::machine;
 use crate::opaque::Opaque;
-use crate::status::{SHOOTDOWN_BUSY, SHOOTDOWN_NOT_ONLINE, Status, status};
+use crate::status::{SHOOTDOWN_BUSY, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_ONLINE, Status, status};
 use crate::ticket::Ticket;
 
 /// Runs function on target and waits until it has returned. Interrupts and preemption in any state; spins. What this CPU was called for runs
@@ -155,6 +158,43 @@ pub unsafe extern "C" fn shootdown_submit_call(
                     .engine
                     .submit(&targets, move |cpu| function.run(cpu), Wait::Done);
             Ticket::Call(submitted, machine)
+        })
+    })())
+}
+
+/// Has target run function, and puts into ticket, which is empty, the right to wait until it has, or to give the call up by shootdown_ticket_give_up as long as function has not begun. Any
+/// context but NMI, under any lock, also inside a called function: it waits for nothing, also not for a free slot. data must stay valid until the ticket was waited for or given up.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE (target), SHOOTDOWN_INVALID (target is this CPU), SHOOTDOWN_BUSY (all
+/// slots of this CPU are taken, or it is not online and another CPU posts that is not, or goes offline: try again), SHOOTDOWN_ALREADY (the ticket is not empty); then nothing was sent.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_try_submit_call(
+    engine: *mut EngineStorage,
+    target: u32,
+    function: Function,
+    data: *mut c_void,
+    ticket: *mut TicketStorage,
+) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        let target = cpu_id(target)?;
+        let function = Bound::new(machine, function, data)?;
+        // SAFETY: duty 1.
+        let ticket = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        machine.check_memory()?;
+        ticket.try_fill(|| {
+            let control = machine.engine.control();
+            let submitted = control.try_submit(target, move |cpu| function.run(cpu));
+            let submitted = submitted.map_err(|refused| match refused {
+                SubmitRefused::NotReady => SHOOTDOWN_NOT_ONLINE,
+                SubmitRefused::ThisCpu => SHOOTDOWN_INVALID,
+                SubmitRefused::Busy => SHOOTDOWN_BUSY,
+            })?;
+            Ok(Ticket::Call(submitted, machine))
         })
     })())
 }

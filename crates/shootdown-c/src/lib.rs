@@ -42,7 +42,7 @@ mod opaque;
 
 pub use call::{
     shootdown_call_all, shootdown_call_many, shootdown_call_one, shootdown_post,
-    shootdown_submit_call,
+    shootdown_submit_call, shootdown_try_submit_call,
 };
 pub use control::{
     SHOOTDOWN_OF_THREADS, SHOOTDOWN_WITHOUT_FLUSHES, StepFunction, shootdown_arrive, shootdown_ask,

@@ -66,10 +66,16 @@ impl<T: Stored> Opaque<T> {
 
     /// Puts in what `make` makes, unless it holds something.
     pub(crate) fn fill(&self, make: impl FnOnce() -> T) -> Outcome {
+        self.try_fill(|| Ok(make()))
+    }
+
+    /// The same where it may be refused: then the memory stays empty.
+    pub(crate) fn try_fill(&self, make: impl FnOnce() -> Outcome<T>) -> Outcome {
         self.change(EMPTY).map_err(|_| SHOOTDOWN_ALREADY)?;
+        let made = make().inspect_err(|_| self.mark.store(EMPTY, Ordering::Release))?;
         let value = self.value.get();
         // SAFETY: nobody else looks while the mark says that it changes.
-        unsafe { value.write(MaybeUninit::new(make())) };
+        unsafe { value.write(MaybeUninit::new(made)) };
         // ORDERING: publishes the value; pairs with `get` and `take`.
         self.mark.store(T::MARK, Ordering::Release);
         Ok(())

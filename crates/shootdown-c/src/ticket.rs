@@ -9,7 +9,8 @@ use crate::layout::TicketStorage;
 use crate::machine::Machine;
 use crate::opaque::{Opaque, Stored, check_pointer};
 use crate::status::{
-    Outcome, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, Status, status,
+    Outcome, SHOOTDOWN_BUSY, SHOOTDOWN_FAILED, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED,
+    Status, status,
 };
 
 /// What lies in the memory of a ticket. Dropping it waits, but for a kick.
@@ -138,9 +139,11 @@ pub unsafe extern "C" fn shootdown_ticket_drop(ticket: *mut TicketStorage) -> St
     })())
 }
 
-/// Empties the ticket of a flush whose wait has answered SHOOTDOWN_FAILED. What the flush was about may be reused only if the device has been cut off from it.
+/// Empties the ticket of a flush whose wait has answered SHOOTDOWN_FAILED. What the flush was about may be reused only if the device has been cut off from it. Or that of a call of
+/// shootdown_try_submit_call whose function has not begun: then it never will. Any context but NMI; does not block.
 ///
-/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (its wait has not failed), SHOOTDOWN_NOT_INITIALISED (it is empty).
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (of a flush, its wait has not failed; of a kick), SHOOTDOWN_NOT_INITIALISED (it is empty), SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (the function has begun or has
+/// returned, or the call is one of shootdown_submit_call: the ticket stays, wait for it).
 ///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.
@@ -151,9 +154,23 @@ pub unsafe extern "C" fn shootdown_ticket_give_up(ticket: *mut TicketStorage) ->
         let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
         match memory.get()? {
             Ticket::Held(_) => memory.take().map(drop),
+            Ticket::Call(_, machine) => machine.check_memory().and_then(|()| give_up(memory)),
             _ => Err(SHOOTDOWN_INVALID),
         }
     })())
+}
+
+fn give_up(memory: &Opaque<Ticket>) -> Outcome {
+    match memory.take()? {
+        Ticket::Call(ticket, machine) => match ticket.give_up() {
+            Ok(()) => Ok(()),
+            Err(ticket) => {
+                memory.fill(|| Ticket::Call(ticket, machine))?;
+                Err(SHOOTDOWN_BUSY)
+            }
+        },
+        other => memory.fill(|| other),
+    }
 }
 
 /// Does what is left of a flush on the CPU that submitted it, by the task that did: afterwards any task may wait for the ticket, on any CPU, such as one that frees memory. Tickets of kicks

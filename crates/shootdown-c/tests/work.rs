@@ -141,8 +141,39 @@ fn two_cpus_call_each_other() {
             SHOOTDOWN_OK,
             submit(engine, &cpus(0b10), Some(hit), hits, &mut ticket)
         );
+        told!(SHOOTDOWN_BUSY, shootdown_ticket_give_up(&mut ticket));
         told!(SHOOTDOWN_OK, shootdown_ticket_wait(&mut ticket));
         assert_eq!(count.load(Ordering::Relaxed), 4);
+    });
+}
+
+/// Its function runs, or it is given up and never does.
+#[test]
+fn a_call_is_given_up_or_runs() {
+    let machine = Machine::with_cpus(2);
+    let engine = machine.engine();
+    let count = AtomicU64::new(0);
+    let submit = |target, ticket: &mut TicketStorage| {
+        // SAFETY: 1. they lead there; the count outlives the machine's work.
+        unsafe { shootdown_try_submit_call(engine, target, Some(hit), data(&count), ticket) }
+    };
+    let mut ticket = TicketStorage::ZERO;
+    assert_eq!(submit(0, &mut ticket), SHOOTDOWN_INVALID);
+    assert_eq!(submit(1, &mut ticket), SHOOTDOWN_NOT_ONLINE);
+    machine.beside(1, || {
+        let mut runs = 0;
+        for _ in 0..100 {
+            assert_eq!(submit(1, &mut ticket), SHOOTDOWN_OK);
+            assert_eq!(submit(1, &mut ticket), SHOOTDOWN_ALREADY);
+            // SAFETY: 1. it is a ticket.
+            let given_up = unsafe { shootdown_ticket_give_up(&mut ticket) };
+            if given_up != SHOOTDOWN_OK {
+                assert_eq!(given_up, SHOOTDOWN_BUSY);
+                told!(SHOOTDOWN_OK, shootdown_ticket_wait(&mut ticket));
+                runs += 1;
+            }
+            assert_eq!(count.load(Ordering::Relaxed), runs);
+        }
     });
 }
 

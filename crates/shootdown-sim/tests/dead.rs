@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use programs::{post, spin_while, turn_on};
-use shootdown::calls::{CallData, Wait};
+use shootdown::calls::{CallData, CallTicket, Wait};
 use shootdown::control::Rendezvous;
 use shootdown::sim::{Unfinished, place_of};
 use shootdown::{
@@ -35,6 +35,14 @@ const OPERATIONS: usize = 8;
 
 type Data = CallData<Box<dyn Fn(CpuId) + Sync>>;
 
+/// Of a call that may be given up, by any CPU: its number, too.
+type Ticket<C> = (CallTicket<'static, SimPlatform<C, true>>, usize);
+
+thread_local! {
+    /// How often each of these calls has run.
+    static RUNS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The first CPUs do nothing but declare others dead, each other too: while one does, another may die that it waits for.
 const DECLARERS: usize = 3;
 
@@ -54,13 +62,17 @@ struct World<C: Capacity> {
     /// Those that are declaring.
     declaring: RefCell<CpuMask<C>>,
     steps: RefCell<Vec<Rc<Steps>>>,
+    /// Whether calls are given up; those that are under way, and the numbers of those that were.
+    gives_up: bool,
+    tickets: RefCell<Vec<Ticket<C>>>,
+    given_up: RefCell<Vec<usize>>,
     /// What they had left half done, and how many calls and data they did not run.
     unfinished: RefCell<BTreeMap<Unfinished, usize>>,
     unserved: Cell<(usize, usize)>,
 }
 
 impl<C: Capacity> World<C> {
-    fn new(numbers: Vec<CpuId>, policy: Policy) -> Self {
+    fn new(numbers: Vec<CpuId>, policy: Policy, gives_up: bool) -> Self {
         let engine = Engine::<C, SimPlatform<C, true>>::for_cpus(numbers.iter().copied());
         engine.set_policy(policy);
         let spaces = [1, 2].map(|frame| AddressSpace::new(&engine, root_at(frame << 12)));
@@ -73,6 +85,9 @@ impl<C: Capacity> World<C> {
             declared: RefCell::new(CpuMask::EMPTY),
             declaring: RefCell::new(CpuMask::EMPTY),
             steps: RefCell::default(),
+            gives_up,
+            tickets: RefCell::default(),
+            given_up: RefCell::default(),
             unfinished: RefCell::default(),
             unserved: Cell::default(),
             engine,
@@ -116,8 +131,35 @@ impl<C: Capacity> World<C> {
         all
     }
 
+    /// Has a CPU call, or give a call up, its own or another's.
+    fn give_up(&'static self, rng: &mut fastrand::Rng) {
+        let taken = match rng.bool() {
+            true => self.tickets.borrow_mut().pop(),
+            false => None,
+        };
+        let Some((ticket, number)) = taken else {
+            let number = RUNS.with_borrow_mut(|runs| {
+                runs.push(0);
+                runs.len() - 1
+            });
+            let count = move |_: CpuId| RUNS.with_borrow_mut(|runs| runs[number] += 1);
+            let target = *rng.choice(&self.numbers).unwrap();
+            if let Ok(ticket) = self.engine.control().try_submit(target, count) {
+                self.tickets.borrow_mut().push((ticket, number));
+            }
+            return;
+        };
+        match ticket.give_up() {
+            Ok(()) => self.given_up.borrow_mut().push(number),
+            Err(ticket) => _ = ticket.wait(),
+        }
+    }
+
     /// One operation of a CPU that has `loaded` this space.
-    fn operate(&self, rng: &mut fastrand::Rng, loaded: &mut Option<usize>) {
+    fn operate(&'static self, rng: &mut fastrand::Rng, loaded: &mut Option<usize>) {
+        if self.gives_up && rng.u8(..3) > 0 {
+            return self.give_up(rng);
+        }
         let engine = &self.engine;
         let control = engine.control();
         let other = *rng.choice(&self.numbers).unwrap();
@@ -198,7 +240,7 @@ impl<C: Capacity> World<C> {
         }
     }
 
-    fn live(&self, me: usize, seed: u64) {
+    fn live(&'static self, me: usize, seed: u64) {
         // Before that a rendezvous could keep them.
         spin_while(|| !(0..DECLARERS).all(|cpu| self.begun[cpu].get() || self.is_gone(cpu)));
         let mut rng = fastrand::Rng::with_seed(seed << 8 | me as u64);
@@ -323,10 +365,18 @@ struct Found {
     calls: usize,
     data: usize,
     came_back: usize,
+    given_up: usize,
 }
 
 /// A run in which CPUs stop, each after so many events.
-fn die<C: Capacity>(seed: u64, numbers: Vec<CpuId>, stops: &[(usize, u64)], found: &mut Found) {
+fn die<C: Capacity>(
+    seed: u64,
+    gives_up: bool,
+    numbers: Vec<CpuId>,
+    stops: &[(usize, u64)],
+    found: &mut Found,
+) {
+    RUNS.with_borrow_mut(Vec::clear);
     let cpus = numbers.len();
     let policies = [
         Policy::BEST,
@@ -337,6 +387,7 @@ fn die<C: Capacity>(seed: u64, numbers: Vec<CpuId>, stops: &[(usize, u64)], foun
     let world = &*Box::leak(Box::new(World::<C>::new(
         numbers,
         policies[seed as usize / 2 % 4],
+        gives_up,
     )));
     let new_explore = |seed| {
         let strategy = match seed % 4 {
@@ -400,6 +451,10 @@ fn die<C: Capacity>(seed: u64, numbers: Vec<CpuId>, stops: &[(usize, u64)], foun
         );
     }
     come_back(world, &place, new_explore(seed + 1));
+    let given_up = world.given_up.borrow();
+    let ran = RUNS.with_borrow(|runs| given_up.iter().any(|number| runs[*number] > 0));
+    assert!(!ran, "{place}: a call has run that was given up");
+    found.given_up += given_up.len();
     found.came_back += world.declared.borrow().len();
 }
 
@@ -470,10 +525,10 @@ fn numbers(seed: u64, cpus: usize, limit: u32) -> Vec<CpuId> {
     all.into_iter().take(cpus).map(CpuId::new).collect()
 }
 
-#[test]
-fn cpus_die_anywhere() {
+/// Runs, each with its seed; `gives_up` whether calls are given up in them.
+fn die_anywhere(gives_up: bool, usual: u64) -> Found {
     let from: u64 = std::env::var("DEAD_FROM").map_or(1, |it| it.parse().unwrap());
-    let count: u64 = std::env::var("DEAD_COUNT").map_or(3000, |it| it.parse().unwrap());
+    let count: u64 = std::env::var("DEAD_COUNT").map_or(usual, |it| it.parse().unwrap());
     let mut found = Found::default();
     for seed in from..from + count {
         let cpus = DECLARERS + 2 + seed as usize % 3;
@@ -494,15 +549,33 @@ fn cpus_die_anywhere() {
             }
         }
         match seed % 3 {
-            0 => die::<Cpus<128>>(seed, numbers(seed, cpus, 128), &stops, &mut found),
-            _ => die::<Cpus<8>>(seed, numbers(seed, cpus, 8), &stops, &mut found),
+            0 => die::<Cpus<128>>(seed, gives_up, numbers(seed, cpus, 128), &stops, &mut found),
+            _ => die::<Cpus<8>>(seed, gives_up, numbers(seed, cpus, 8), &stops, &mut found),
         }
     }
+    println!("{found:?}");
+    found
+}
+
+#[test]
+fn cpus_die_anywhere() {
+    let found = die_anywhere(false, 3000);
     let is_found = |one| found.unfinished.contains_key(one);
     let all_found = STEPS.iter().all(is_found) && found.calls > 0 && found.data > 0;
     assert!(
         all_found && found.came_back > 0,
         "not everything was found: {found:?}"
     );
-    println!("{found:?}");
+}
+
+/// As they call, give up, and are called, also by others that hold their tickets.
+#[test]
+fn cpus_die_where_calls_are_given_up() {
+    let found = die_anywhere(true, 3000);
+    let is_found = found.unfinished.contains_key(&Unfinished::GivenUp);
+    let all_found = is_found && found.calls > 0 && found.given_up > 0;
+    assert!(
+        all_found && found.came_back > 0,
+        "not everything was found: {found:?}"
+    );
 }

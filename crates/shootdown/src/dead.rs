@@ -158,11 +158,15 @@ impl<P: Platform> Shootdown<P> {
     /// doing.
     fn answer_for(&self, dead: &CpuMask<P::Cpus>, is_settled: bool) -> usize {
         let mut calls = 0;
-        for cpu in dead.iter().filter(|_| P::Cpus::IS_WIDE && is_settled) {
-            let last = self.state(cpu).last_answer.get();
+        for cpu in dead.iter().filter(|_| is_settled) {
+            let (last, is_given_up) = self.state(cpu).last_answer.get();
             // It may never have answered anything.
-            if let Some(initiator) = self.attached(last.initiator) {
-                initiator.slots[last.slot].end_group(P::Cpus::group(cpu), last.number);
+            match self.attached(last.initiator) {
+                Some(_) if is_given_up => self.complete_given_up(last),
+                Some(initiator) if P::Cpus::IS_WIDE => {
+                    initiator.slots[last.slot].end_group(P::Cpus::group(cpu), last.number);
+                }
+                _ => {}
             }
         }
         for (initiator, state) in self.states() {
@@ -185,7 +189,8 @@ impl<P: Platform> Shootdown<P> {
     fn answer_one(&self, request: RequestRef, dead: CpuId, is_settled: bool) -> bool {
         let slot = &self.state(request.initiator).slots[request.slot];
         let (group, bit) = (P::Cpus::group(dead), P::Cpus::bit(dead));
-        // As long as this is so it stays the same request: nobody else takes the bit away.
+        // As long as this is so it stays the same request: nobody else takes the bit away, but who gives the call up: both may, because nobody names the dead again
+        // before all have answered a kick.
         let Some(kind) = slot.kind_of(dead) else {
             return false;
         };

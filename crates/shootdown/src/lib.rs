@@ -126,7 +126,8 @@ pub use tlb::{
 /// What calls return, and calls whose memory is the caller's.
 pub mod calls {
     pub use crate::call::{
-        CallData, CallTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused, SlotsBusy, Wait,
+        CallData, CallTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused, SlotsBusy,
+        SubmitRefused, Wait,
     };
 }
 

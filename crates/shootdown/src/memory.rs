@@ -3,15 +3,15 @@
 use core::sync::atomic::AtomicBool;
 
 use crate::call::{
-    Inbox, LastAnswer, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot, TakenLinks,
+    Beside, Inbox, LastAnswer, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot, TakenLinks,
 };
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
 use crate::quiet::Known;
 use crate::stats::Counters;
-use crate::sync::{AtomicU64, OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
-use crate::tlb::{CpuTlb, FlushRequest, LazyMark, WalkState};
+use crate::sync::{AtomicU64, OwnFlag, OwnWord, Padded, array_of, const_fn};
+use crate::tlb::{CpuTlb, LazyMark, WalkState};
 use crate::watchdog::{ActivityLog, Entry};
 
 /// What the engine keeps for one CPU. The host provides it, for the CPUs that there are
@@ -28,8 +28,8 @@ pub struct CpuMemory<P: Platform> {
     pub(crate) posted: Padded<PostedList>,
     /// Written by this CPU, read and acknowledged by its targets.
     pub(crate) slots: [Slot<P::Cpus>; SLOTS],
-    /// Flush descriptions that are passed by pointer, one a slot ([`Policy::BEFORE`](crate::Policy::BEFORE)).
-    pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
+    /// What lies beside each slot.
+    pub(crate) indirect: [Padded<Beside>; SLOTS],
     /// Written by this CPU as it becomes idle and busy again, read by every initiator.
     pub(crate) lazy: LazyMark,
     // What follows this CPU writes; others write only its log of activities, and the counters of waits that end on it. It begins on a line of its own,
@@ -87,7 +87,7 @@ impl<P: Platform> CpuMemory<P> {
                 inbox: Inbox::new(),
                 posted: Padded(PostedList::new()),
                 slots: array_of!(Slot::new(); SLOTS),
-                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE)); SLOTS),
+                indirect: array_of!(Padded(Beside::new()); SLOTS),
                 lazy: LazyMark::new(),
                 tlb: CpuTlb::new(),
                 walks: WalkState::new(),

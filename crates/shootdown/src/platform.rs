@@ -318,8 +318,8 @@ pub unsafe trait Platform: Sync {
         &[]
     }
 
-    /// A wait has taken longer than [`set_stall_ns`](crate::watch::Watcher::set_stall_ns) allows. Called by the waiter, in
-    /// its context, or by [`look`](crate::watch::Watcher::look); the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
+    /// A wait, or a called function, has taken longer than [`set_stall_ns`](crate::watch::Watcher::set_stall_ns) allows. Called by the waiter, in
+    /// its context, by [`look`](crate::watch::Watcher::look), or by [`poll`](crate::Shootdown::poll) inside the function; the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
     /// back into the engine. It must not unwind, because what the waiter lent to the target is still lent. The default does nothing.
     #[cold]
     fn on_stall(&self, stall: &Stall) {

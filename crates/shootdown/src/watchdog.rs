@@ -43,6 +43,9 @@ pub enum FoundBy {
     /// [`Watcher::look`](crate::watch::Watcher::look): nobody waits for the request in the engine. Its initiator has gone on, as after a post, or does not
     /// come back from [`Platform::send_ipi`] or [`on_stall`](crate::Platform::on_stall).
     Look,
+    /// The CPU itself, inside a called function that [polls](crate::Shootdown::poll), or that a tick with [`Watcher::look`](crate::watch::Watcher::look) has interrupted. It may be that every CPU is inside
+    /// one that waits for another, and none waits in the engine.
+    Inside,
 }
 
 /// An [`Activity`] in one word, so that others may read it at any time.
@@ -54,6 +57,8 @@ impl Entry {
     pub(crate) const FLUSH: Self = Self(1);
     /// Posted call data, whose name nobody knows.
     pub(crate) const POSTED: Self = Self(2);
+    /// A function that is [watched](ActivityLog::watches): which, another word says.
+    const WATCHED: Self = Self(3);
 
     /// That of what a request asks for. Of a function it is the address of what runs it, which is none of these.
     #[inline]
@@ -71,7 +76,7 @@ impl Entry {
             Self::POSTED => Activity::Function("posted call data"),
             Self(address) => {
                 let address = core::ptr::with_exposed_provenance::<()>(address as usize);
-                // SAFETY: every other word was made by `of` from a `Run`, which is never null.
+                // SAFETY: every other word but `WATCHED`, which is not read, was made by `of` from a `Run`, which is never null.
                 let run = unsafe { core::mem::transmute::<*const (), Run>(address) };
                 // SAFETY: without a payload it only returns the name.
                 Activity::Function(unsafe { run(None, CpuId::new(0)) })
@@ -81,13 +86,13 @@ impl Entry {
 }
 
 /// A request that has not been served for longer than [`Watcher::set_stall_ns`](crate::watch::Watcher::set_stall_ns) allows, seen by one that waits
-/// for it. Displays as one line.
+/// for it; or a function that runs for longer. Displays as one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
-    /// Whose request it is.
+    /// Whose request it is; of [`FoundBy::Inside`] the CPU itself.
     pub initiator: CpuId,
-    /// The target that has not acknowledged; the lowest, if there are several.
+    /// The target that has not acknowledged; the lowest, if there are several. Of [`FoundBy::Inside`] the CPU itself.
     pub target: CpuId,
     /// How many other targets have not either.
     pub others: usize,
@@ -95,7 +100,8 @@ pub struct Stall {
     pub wanted: Activity,
     /// What the target is doing now.
     pub doing: Activity,
-    /// For how long this waiter has been waiting, in nanoseconds; of [`FoundBy::Look`], how long ago the request was found at the latest.
+    /// For how long this waiter has been waiting, in nanoseconds; of [`FoundBy::Look`], how long ago the request was found at the latest; of [`FoundBy::Inside`], how long ago
+    /// the function had begun at the latest.
     pub waited_ns: u64,
     /// Who says so.
     pub found_by: FoundBy,
@@ -106,6 +112,16 @@ impl fmt::Display for Stall {
         let (initiator, target) = (self.initiator, self.target);
         let waited_us = self.waited_ns / 1000;
         match self.found_by {
+            FoundBy::Inside => {
+                let name = match self.doing {
+                    Activity::Function(name) => name,
+                    _ => "a function",
+                };
+                return write!(
+                    f,
+                    "{target} has been inside {name} for {waited_us} us, and polls or takes interrupts: what it waits for does not come"
+                );
+            }
             FoundBy::Waiter => write!(f, "{initiator} has waited {waited_us} us for {target}")?,
             FoundBy::Look => write!(
                 f,
@@ -145,6 +161,7 @@ impl fmt::Display for Stall {
 #[derive(Debug)]
 pub(crate) struct ActivityLog<P> {
     doing: OwnWord,
+    watched: OwnWord,
     wanted: [OwnWord; SLOTS],
     /// The number of the request in each slot of which a stall was reported last, by whoever reported it; and until when looks leave it at that.
     reported: [OwnWord; SLOTS],
@@ -156,6 +173,7 @@ impl<P: Platform> ActivityLog<P> {
     pub(crate) const fn new() -> Self {
         Self {
             doing: OwnWord::new(),
+            watched: OwnWord::new(),
             wanted: [const { OwnWord::new() }; SLOTS],
             reported: [const { OwnWord::new() }; SLOTS],
             quiet_until_ns: [const { AtomicU64::new(0) }; SLOTS],
@@ -195,7 +213,21 @@ impl<P: Platform> ActivityLog<P> {
 
     /// What this CPU is doing, for another one.
     pub(crate) fn doing(&self) -> Activity {
-        Entry(self.doing.get()).read()
+        let doing = Entry(self.doing.get());
+        match doing {
+            Entry::WATCHED => Entry(self.watched.get()).read(),
+            _ => doing.read(),
+        }
+    }
+
+    /// The function that runs here is watched from now on; true if it was before. When it ends, [`begins`](Self::begins) takes that back.
+    pub(crate) fn watches(&self) -> bool {
+        let doing = Entry(self.doing.get());
+        if doing != Entry::WATCHED {
+            self.watched.set(doing.0);
+            self.doing.set(Entry::WATCHED.0);
+        }
+        doing == Entry::WATCHED
     }
 
     /// Notes what this CPU is doing; returns what it was doing before.

@@ -299,3 +299,81 @@ fn a_function_that_polls_serves_a_flush_that_was_found_with_it() {
         machine.switch_away(&space, NO_USER);
     });
 }
+
+/// A call that may be given up while its target comes; then its slot is another one's.
+fn a_call_is_given_up_or_runs(next: fn(&Machine<2>, &'static AtomicU64)) {
+    check(3, move || {
+        let machine = online_machine::<2>();
+        let (first, second) = (counter(), counter());
+        let done = flag();
+        let responder = idler(&machine, 1, move || done.load(Ordering::Acquire));
+        let copy = [3, !3, 3];
+        let ticket = machine.control().try_submit(cpu(1), move |_| {
+            assert_eq!(copy, [3, !3, 3], "a torn payload");
+            first.fetch_add(1, Ordering::Relaxed);
+        });
+        let begun = ticket.unwrap().give_up().err();
+        let expected = u64::from(begun.is_some());
+        begun.map(shootdown::calls::CallTicket::wait);
+        assert_eq!(first.load(Ordering::Relaxed), expected);
+        next(&machine, second);
+        assert_eq!(second.load(Ordering::Relaxed), 1);
+        tell(&machine, 1, done);
+        responder.join().unwrap();
+        assert_eq!(first.load(Ordering::Relaxed), expected, "it ran later");
+        assert_eq!(second.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_call_is_given_up_and_its_slot_is_a_calls() {
+    a_call_is_given_up_or_runs(|machine, ran| {
+        let count = move |_: CpuId| _ = ran.fetch_add(1, Ordering::Relaxed);
+        machine.call_one(cpu(1), &count).unwrap();
+    });
+}
+
+#[test]
+fn a_call_is_given_up_and_its_slot_is_one_of_the_same_kind() {
+    a_call_is_given_up_or_runs(|machine, ran| {
+        let copy = [7, !7, 7];
+        let ticket = machine.control().try_submit(cpu(1), move |_| {
+            assert_eq!(copy, [7, !7, 7], "a torn payload");
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        ticket.unwrap().wait();
+    });
+}
+
+/// The slot has the call of another target next, which is given up, too, or runs there.
+#[test]
+fn a_call_that_was_given_up_is_not_begun_for_another() {
+    check(2, || {
+        let machine = online_machine::<3>();
+        let (first, second) = (counter(), counter());
+        let done = [1, 2].map(|_| flag());
+        let responders = [1, 2].map(|number| {
+            let done = done[number - 1];
+            idler(&machine, number as u32, move || {
+                done.load(Ordering::Acquire)
+            })
+        });
+        let submit = |target, ran: &'static AtomicU64| {
+            let count = move |me: CpuId| {
+                assert_eq!(me, cpu(target), "another's call");
+                ran.fetch_add(1, Ordering::Relaxed);
+            };
+            machine.control().try_submit(cpu(target), count).unwrap()
+        };
+        let begun = submit(1, first).give_up().err();
+        let expected = u64::from(begun.is_some());
+        begun.map(shootdown::calls::CallTicket::wait);
+        submit(2, second).wait();
+        for (index, responder) in responders.into_iter().enumerate() {
+            tell(&machine, index as u32 + 1, done[index]);
+            responder.join().unwrap();
+        }
+        assert_eq!(first.load(Ordering::Relaxed), expected);
+        assert_eq!(second.load(Ordering::Relaxed), 1);
+    });
+}

@@ -262,8 +262,71 @@ fn a_plain_engine_loses_nothing_and_leaves_nothing_stale() {
     assert_eq!(world.engine.policy(), Policy::BEST);
 }
 
+/// Each call has run once when its ticket has been waited for, or was given up and never runs, whatever its target does at that moment.
+#[test]
+fn a_call_has_run_or_was_given_up() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let world = new_world::<true>(|_, _| (), |_| ());
+    let (start, over) = (Barrier::new(2), AtomicBool::new(false));
+    let (mut given_up, mut run) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            CPU.set(1);
+            world.engine.online();
+            start.wait();
+            while !over.load(Ordering::Acquire) {
+                world.take_interrupt();
+                std::hint::spin_loop();
+            }
+            world.take_interrupt();
+        });
+        world.engine.online();
+        start.wait();
+        for round in 0..10 * OPERATIONS {
+            let count = |_: CpuId| _ = RUNS.fetch_add(1, Ordering::Relaxed);
+            let ticket = world.engine.control().try_submit(CpuId::new(1), count);
+            (0..round % 64).for_each(|_| std::hint::spin_loop());
+            match ticket.unwrap().give_up() {
+                Ok(()) => given_up += 1,
+                Err(ticket) => {
+                    ticket.wait();
+                    run += 1;
+                }
+            }
+            assert_eq!(RUNS.load(Ordering::Relaxed), run, "after {given_up}");
+        }
+        over.store(true, Ordering::Release);
+    });
+    assert_eq!(RUNS.load(Ordering::Relaxed), run, "one ran later");
+    assert!(cfg!(miri) || given_up > 0);
+}
+
 /// All CPUs do what they draw, to the end.
 fn run<const PLAIN: bool>(
+    set_policy: fn(&Shootdown<Threads<PLAIN>>, Policy),
+    go_out_and_in: fn(&Shootdown<Threads<PLAIN>>),
+) -> &'static World<PLAIN> {
+    let world = new_world(set_policy, go_out_and_in);
+    let start = Arc::new(Barrier::new(CPUS));
+    let cpus: Vec<_> = (0..CPUS as u32)
+        .map(|cpu| {
+            let start = start.clone();
+            std::thread::spawn(move || world.run_cpu(cpu, &start))
+        })
+        .collect();
+    for cpu in cpus {
+        cpu.join().expect("a CPU failed");
+    }
+    assert_eq!(
+        world.posts.load(Ordering::Relaxed),
+        world.runs.load(Ordering::Relaxed),
+        "a post was lost"
+    );
+    world
+}
+
+/// With no CPU online.
+fn new_world<const PLAIN: bool>(
     set_policy: fn(&Shootdown<Threads<PLAIN>>, Policy),
     go_out_and_in: fn(&Shootdown<Threads<PLAIN>>),
 ) -> &'static World<PLAIN> {
@@ -285,20 +348,5 @@ fn run<const PLAIN: bool>(
     }));
     let memory = (0..CPUS).map(|_| CpuMemory::new()).collect::<Vec<_>>();
     world.engine.attach(CpuId::new(0), memory.leak());
-    let start = Arc::new(Barrier::new(CPUS));
-    let cpus: Vec<_> = (0..CPUS as u32)
-        .map(|cpu| {
-            let start = start.clone();
-            std::thread::spawn(move || world.run_cpu(cpu, &start))
-        })
-        .collect();
-    for cpu in cpus {
-        cpu.join().expect("a CPU failed");
-    }
-    assert_eq!(
-        world.posts.load(Ordering::Relaxed),
-        world.runs.load(Ordering::Relaxed),
-        "a post was lost"
-    );
     world
 }

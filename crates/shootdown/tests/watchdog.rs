@@ -417,3 +417,99 @@ fn a_wait_for_a_slot_interrupts_the_targets_of_all_requests_again() {
     assert_eq!(puppet.stalls.take()[0].target, cpu(1));
     puppet.hear_again(1);
 }
+
+/// CPU 0 polls inside a function, for so many ns.
+fn poll_for(machine: &'static puppet::Machine<4>, turns: u64) {
+    for _ in 0..turns {
+        machine.poll();
+        machine.platform().skipped_ns.fetch_add(1, Relaxed);
+    }
+}
+
+/// Every CPU is inside a function that waits for another: nobody waits in the engine.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn a_function_that_polls_for_long_is_named() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.watch().set_stall_ns(1000);
+    let spin = |_: CpuId| poll_for(machine, 9000);
+    machine.call_one(cpu(0), &spin).unwrap();
+    let stalls = puppet.stalls.take();
+    let waited: Vec<_> = stalls.iter().map(|stall| stall.waited_ns).collect();
+    assert_eq!(
+        waited.len(),
+        4,
+        "after 1000, 2000, 4000, 8000 ns: {waited:?}"
+    );
+    for (waited_ns, due_ns) in waited.into_iter().zip([1000, 2000, 4000, 8000]) {
+        assert!((due_ns..due_ns + LOOK_NS).contains(&waited_ns));
+    }
+    let stall = stalls[0];
+    assert_eq!((stall.initiator, stall.target), (cpu(0), cpu(0)));
+    assert_eq!(stall.found_by, FoundBy::Inside);
+    let Activity::Function(name) = stall.doing else {
+        panic!("{:?}", stall.doing);
+    };
+    assert!(name.contains("a_function_that_polls_for_long_is_named"));
+    let text = stall.to_string();
+    assert_eq!(
+        text,
+        format!(
+            "cpu0 has been inside {name} for 1 us, and polls or takes interrupts: what it waits for does not come"
+        )
+    );
+}
+
+/// Whatever the order of functions, and also where one is called again and again.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn functions_that_end_are_not_named() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.watch().set_stall_ns(1000);
+    let spin = |_: CpuId| poll_for(machine, 900);
+    let other = |_: CpuId| poll_for(machine, 700);
+    for _ in 0..20 {
+        machine.call_one(cpu(0), &spin).unwrap();
+        machine.call_one(cpu(0), &spin).unwrap();
+        machine.call_one(cpu(0), &other).unwrap();
+        // Outside a function nothing is looked for.
+        poll_for(machine, 3000);
+    }
+    assert!(puppet.stalls.take().is_empty());
+}
+
+/// It has interrupts on, and does not poll.
+#[test]
+fn a_function_is_named_by_the_tick_that_interrupts_it() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.watch().set_stall_ns(1000);
+    let spin = |_: CpuId| {
+        for _ in 0..10 {
+            look_later(machine, 0, 500);
+        }
+    };
+    machine.call_one(cpu(0), &spin).unwrap();
+    let stalls = puppet.stalls.take();
+    let is_inside = |stall: &Stall| stall.found_by == FoundBy::Inside && stall.target == cpu(0);
+    assert_eq!(stalls.len(), 3, "after 1000, 2000 and 4000 ns");
+    assert!(stalls.iter().all(is_inside), "{stalls:?}");
+    for _ in 0..10 {
+        look_later(machine, 0, 500);
+    }
+    assert!(puppet.stalls.take().is_empty(), "it has ended");
+}
+
+/// The wait says so, and the function does not say it again.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn a_function_that_waits_for_a_flush_is_named_once() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.watch().set_stall_ns(1000);
+    puppet.deafen(1);
+    puppet.at_stall(|puppet| puppet.hear_again(1));
+    let flush = |_: CpuId| machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes);
+    machine.call_one(cpu(0), &flush).unwrap();
+    let stalls = puppet.stalls.take();
+    assert_eq!(stalls.len(), 1, "{stalls:?}");
+    assert_eq!(stalls[0].found_by, FoundBy::Waiter);
+}

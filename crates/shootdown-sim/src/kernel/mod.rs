@@ -34,6 +34,7 @@ mod flagged;
 mod forgotten;
 mod fork;
 mod frames;
+mod giving_up;
 mod guarded;
 mod guest;
 mod host_roots;

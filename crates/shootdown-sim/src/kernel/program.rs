@@ -121,6 +121,7 @@ impl<C: Capacity> World<C> {
             Operation::Reclaim => self.reclaim(draw),
             Operation::Control => self.control(draw),
             Operation::Quiet => self.run_quietly(draw),
+            Operation::GiveUp => self.give_up_calls(draw),
         }
     }
 

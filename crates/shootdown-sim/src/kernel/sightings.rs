@@ -166,10 +166,14 @@ pub enum Sight {
     QuietFetched,
     /// One found data that were posted meanwhile.
     QuietPosted,
+    /// A call was given up, and did not run.
+    GivenUp,
+    /// A call was to be given up, and had begun.
+    BegunBefore,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 80;
+const SIGHTS: usize = 82;
 
 impl Sight {
     /// All of them, in words.
@@ -326,6 +330,8 @@ impl Sight {
         (Self::QuietDropped, "a quiet CPU came back and dropped all"),
         (Self::QuietFetched, "a quiet CPU came back and fetched anew"),
         (Self::QuietPosted, "a quiet CPU came back to posted data"),
+        (Self::GivenUp, "a call was given up"),
+        (Self::BegunBefore, "a call had begun before it was given up"),
     ];
 }
 

@@ -16,7 +16,7 @@ const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
 /// how often where flushes are all that is, and where guests are.
-const WEIGHTS: [(Operation, u32, u32, u32, u32); 27] = [
+const WEIGHTS: [(Operation, u32, u32, u32, u32); 28] = [
     (Operation::Touch, 28, 2, 22, 8),
     (Operation::ChangeOwn, 12, 4, 20, 3),
     (Operation::ChangeAny, 18, 4, 20, 5),
@@ -45,6 +45,7 @@ const WEIGHTS: [(Operation, u32, u32, u32, u32); 27] = [
     (Operation::Reclaim, 24, 6, 24, 8),
     (Operation::Control, 60, 12, 40, 10),
     (Operation::Quiet, 60, 12, 40, 10),
+    (Operation::GiveUp, 40, 30, 10, 6),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +77,7 @@ pub(super) enum Operation {
     Reclaim,
     Control,
     Quiet,
+    GiveUp,
 }
 
 /// What a run is about.
@@ -141,6 +143,7 @@ impl Theme {
         let has_secondary = Plan::has_secondary(seed);
         let has_controls = fastrand::Rng::with_seed(seed ^ 0xa5c).u8(..4) == 0;
         let has_quiet = Plan::has_quiet(seed);
+        let gives_up = fastrand::Rng::with_seed(seed ^ 0x91fe).u8(..4) == 0;
         let has_firmware = fastrand::Rng::with_seed(seed ^ 0xf1f0).u8(..4) == 0;
         let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing, with_guests)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
@@ -149,6 +152,7 @@ impl Theme {
                 _ if operation == Operation::Firmware && !has_firmware => 0,
                 _ if operation == Operation::Control && !has_controls => 0,
                 _ if operation == Operation::Quiet && !has_quiet => 0,
+                _ if operation == Operation::GiveUp && !gives_up => 0,
                 _ if is_of_walks(operation) && !has_walks => 0,
                 _ if is_of_secondary(operation) && !has_secondary => 0,
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,

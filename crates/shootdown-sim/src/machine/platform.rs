@@ -8,6 +8,7 @@ use shootdown::{
     remote::{FlushRequest, GlobalTags, RemoteFlush, RemoteTargets},
     secondary::{SecondaryFailed, SecondaryFlush},
     tags::{Asid, AsidSlot, TagEntries},
+    watch::Stall,
 };
 
 use crate::machine::deeds::Deed;
@@ -238,6 +239,10 @@ unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS>
             let cpu = state.running;
             state.synchronised[cpu] += 1;
         });
+    }
+
+    fn on_stall(&self, stall: &Stall) {
+        context().with(|state| state.stalls.push(*stall));
     }
 
     fn prefetch_write(&self, address: usize) {

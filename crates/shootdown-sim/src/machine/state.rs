@@ -3,6 +3,7 @@
 use shootdown::{
     CpuId,
     remote::{GlobalTags, TagSet},
+    watch::Stall,
 };
 
 use crate::explore::{BackEnd, Explore};
@@ -82,6 +83,8 @@ pub struct State {
     pub deeds: Deeds,
     /// How often each CPU has fetched its instructions anew.
     pub synchronised: Vec<u64>,
+    /// What the watchdog has reported.
+    pub stalls: Vec<Stall>,
     /// Why the run is over before its end.
     pub failure: Option<Failure>,
     /// What happened, in words, if somebody wants to read it.
@@ -105,6 +108,7 @@ impl State {
             events: 0,
             deeds: Deeds::default(),
             synchronised: vec![0; cpus],
+            stalls: Vec::new(),
             failure: None,
             story: None,
             unfinished: cpus,

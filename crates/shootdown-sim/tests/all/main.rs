@@ -26,4 +26,5 @@ mod timed_zerocopy;
 mod torture;
 mod trace;
 mod walkthrough;
+mod watchdog;
 mod windows;

@@ -11,13 +11,14 @@
 //! * `number`, `request`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
 //! * `free_slot`, `publish`: the initiator. `responder`, `run`: the responder, whose states are listed there. `wait`: how the
 //!   initiator waits.
-//! * `function`, `post`, `data`, `kick`, `ask`, `rendezvous`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
+//! * `function`, `post`, `give_up`, `data`, `kick`, `ask`, `rendezvous`: the public calls; `data` has a CPU's posts to itself, too. `watch`: looking after waits, and after what nobody
 //!   waits for.
 
 mod ask;
 mod data;
 mod free_slot;
 mod function;
+mod give_up;
 mod idle;
 mod inbox;
 mod kick;
@@ -38,6 +39,7 @@ mod watch;
 
 pub use data::CallData;
 pub use function::{NotReady, Wait};
+pub use give_up::SubmitRefused;
 pub use idle::PollIdle;
 pub use kick::KickTicket;
 pub use post::{CallTicket, SlotsBusy};
@@ -49,6 +51,7 @@ pub use targets::CallTargets;
 pub(crate) use ask::Asked;
 pub(crate) use data::{OwnPosts, PostedList, TakenLinks};
 pub(crate) use free_slot::FreeSlot;
+pub(crate) use give_up::Beside;
 pub(crate) use inbox::Inbox;
 pub(crate) use number::{Number, Ticket};
 pub(crate) use rendezvous::Meeting;

@@ -128,13 +128,14 @@ impl<P: Platform> Shootdown<P> {
 /// The right, and the duty, to wait for one submitted call. It tracks its own request only: later requests of
 /// the same CPU, even in the same slot, do not prolong its wait.
 ///
-/// Dropping it waits. Forgetting it loses the wait and nothing else: the call's data were copied.
+/// Dropping it waits. Forgetting it loses the wait and nothing else: the call's data were copied. That of a call of
+/// [`try_submit`](crate::control::CpuControl::try_submit) may be [given up](Self::give_up).
 #[must_use = "the call may not have come as far as you asked: wait for the ticket"]
 #[derive(Debug)]
 pub struct CallTicket<'a, P: Platform> {
-    engine: &'a Shootdown<P>,
-    targets: CpuMask<P::Cpus>,
-    request: Option<RequestRef>,
+    pub(super) engine: &'a Shootdown<P>,
+    pub(super) targets: CpuMask<P::Cpus>,
+    pub(super) request: Option<RequestRef>,
 }
 
 impl<P: Platform> CallTicket<'_, P> {

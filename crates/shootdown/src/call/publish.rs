@@ -49,7 +49,7 @@ impl<P: Platform> Shootdown<P> {
         let uses_rings = Self::HAS_RINGS
             && policy.broadcasts_to(named)
             && (kind.has(Kind::FLUSH) || !is_storm)
-            && !Self::rests_from_rings(here);
+            && !Self::rests_from_rings(here, kind);
         let prefetches = Self::prefetches(policy);
         let (number, ipis) = match only {
             Some(target) if !uses_rings => {
@@ -96,11 +96,11 @@ impl<P: Platform> Shootdown<P> {
         request_ref
     }
 
-    /// Counts one more request of a CPU that leaves rings alone; false if it does not.
-    fn rests_from_rings(here: Here<'_, P>) -> bool {
+    /// Counts one more request of a CPU that leaves rings alone; false if it does not. So does each call that may be given up: its entry would stay.
+    fn rests_from_rings(here: Here<'_, P>, kind: Kind) -> bool {
         let rest = here.ring_rest.get();
         here.ring_rest.set(rest.saturating_sub(1));
-        rest > 0
+        rest > 0 || kind.is_revocable()
     }
 
     /// Publishes a request to the initiator's set `targets`, and puts into its set `to_interrupt` those that must be interrupted; returns how many.

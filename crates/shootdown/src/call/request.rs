@@ -91,8 +91,10 @@ impl Kind {
     pub(crate) const CALL: Self = Self(0);
     /// Drop translations as the payload says, then acknowledge.
     pub(crate) const FLUSH: Self = Self(1);
-    /// The description lies beside the slot, not in it.
+    /// Of a flush: the description lies beside the slot, not in it.
     pub(crate) const INDIRECT: Self = Self(2);
+    /// Of a function: it may be given up; whether it was stands [beside the slot](crate::call::Beside).
+    pub(crate) const REVOCABLE: Self = Self::INDIRECT;
     /// Acknowledge once the contents are copied, then do the work.
     pub(crate) const ACK_FIRST: Self = Self(4);
     /// Announced in rings, but for groups whose ring was full.
@@ -114,7 +116,12 @@ impl Kind {
         Self(self.0 | other.0)
     }
 
-    /// Whether it has the bit of `other`.
+    /// Whether it is a function that may be given up.
+    pub(crate) const fn is_revocable(self) -> bool {
+        self.0 & (Self::FLUSH.0 | Self::REVOCABLE.0) == Self::REVOCABLE.0
+    }
+
+    /// Whether it has a bit of `other`.
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -137,7 +144,7 @@ pub(crate) struct Found {
     pub(super) ticket: Option<Ticket>,
 }
 
-/// The name of the last request that a CPU has acknowledged, or is about to: if it dies between two steps, others know of which.
+/// The name of the last request that a CPU has acknowledged or given up, or is about to: if it dies between two steps, others know of which.
 #[derive(Debug)]
 pub(crate) struct LastAnswer {
     place: OwnWord,
@@ -152,20 +159,23 @@ impl LastAnswer {
         }
     }
 
-    /// The acknowledgement, which releases, follows.
+    /// The acknowledgement, which releases, or the exchange by which the request `is_given_up`, follows.
     #[inline]
-    pub(crate) fn set(&self, found: Found, number: Number) {
+    pub(crate) fn set(&self, request: RequestRef, is_given_up: bool) {
         self.place
-            .set((found.initiator.index() * SLOTS + found.slot) as u64);
-        self.number.set(number.bits());
+            .set((request.initiator.index() * SLOTS + request.slot) as u64);
+        self.number
+            .set(request.number.bits() | u64::from(is_given_up));
     }
 
-    pub(crate) fn get(&self) -> RequestRef {
-        let place = self.place.get() as usize;
-        RequestRef {
+    /// With whether it was about to be given up.
+    pub(crate) fn get(&self) -> (RequestRef, bool) {
+        let (place, number) = (self.place.get() as usize, self.number.get());
+        let request = RequestRef {
             initiator: CpuId::from_index(place / SLOTS),
             slot: place % SLOTS,
-            number: Number::of_word(self.number.get()),
-        }
+            number: Number::of_word(number),
+        };
+        (request, number & 1 != 0)
     }
 }

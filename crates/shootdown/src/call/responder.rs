@@ -46,7 +46,7 @@
 //!
 //! Short functions run as they are found. Where functions are slow they stay where they are, and then run one at a time, the oldest first, so that the
 //! targets of two calls agree which goes first: if they did not, both calls would end late. Nothing is copied: this CPU's bit in the request says that it
-//! has still to run.
+//! has still to run. One that was given up meanwhile (`give_up`) leads to nothing.
 
 use crate::call::ring::{Announcement, MOST_READ};
 use crate::call::{FIRST_ONLY, Found, Kind, Number, SLOTS, Slot, Ticket};
@@ -134,9 +134,17 @@ impl<P: Platform> Shootdown<P> {
     /// CPU may be waiting until this one has flushed. A CPU that holds such a lock may wait for flushes; it must not wait for
     /// functions ([`call_many`](Self::call_many) and its like), because those who spin for the lock run none.
     ///
+    /// Inside a called function it also looks at the clock now and then, and reports one that polls for long to [`Platform::on_stall`].
+    ///
     /// On a CPU that has no memory yet ([`attach`](Self::attach)) nothing can wait, so a host's locks may poll from the beginning.
     #[inline]
     pub fn poll(&self) -> bool {
+        self.poll_flushes::<true>()
+    }
+
+    /// The same, where the caller is the host's code, or one that looks at the clock itself.
+    #[inline]
+    pub(super) fn poll_flushes<const OF_HOST: bool>(&self) -> bool {
         // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
         let cpu = self.platform.current_cpu();
         let Some(state) = self.attached(cpu) else {
@@ -144,6 +152,9 @@ impl<P: Platform> Shootdown<P> {
         };
         let is_urgent = state.inbox.is_urgent() || state.is_unsearched.get();
         if !is_urgent && !self.is_broadcast_due(cpu, state, true) {
+            if OF_HOST && P::CONFIG.has_watchdog && state.in_function.get() {
+                self.watch_function(&state.lookout);
+            }
             return false;
         }
         self.poll_with(Self::serve_flushes)
@@ -393,8 +404,7 @@ impl<P: Platform> Shootdown<P> {
             unsafe { self.serve_flush(me, found) };
         } else {
             // SAFETY: duty 1.
-            let request = unsafe { self.slot_of(found).contents() };
-            self.run_and_acknowledge(me, found, &request);
+            unsafe { self.run_and_acknowledge(me, found) };
         }
     }
 
@@ -533,8 +543,10 @@ impl<P: Platform> Shootdown<P> {
         };
         match found.ticket {
             Some(ticket) => me.ring.has_read(ticket),
-            // This is its last: what it asks for later it announces in the inbox.
-            None if self.functions_of(me, found.initiator).count() == 1 => {
+            // This is its last: what it asks for later it announces in the inbox. (It may have been given up meanwhile.)
+            None if (self.functions_of(me, found.initiator))
+                .all(|left| left.slot == found.slot) =>
+            {
                 me.taken.remove(found.initiator);
             }
             None => {}

@@ -1,6 +1,6 @@
 //! Running a called function, and acknowledging a request.
 
-use crate::call::{Found, Kind, Request, Slot};
+use crate::call::{Found, Kind, RequestRef, Slot};
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -10,19 +10,37 @@ use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
 impl<P: Platform> Shootdown<P> {
-    /// Runs the function of `request`, which was `found` here, and acknowledges it. Interrupts are off.
+    /// Runs the function that was `found` here, and acknowledges it, unless it was given up. Interrupts are off.
+    ///
+    /// # Safety
+    /// 1. It names this CPU, which has not acknowledged it.
     // Always: out of line it costs a call 30 instructions.
     #[inline(always)]
-    pub(super) fn run_and_acknowledge(&self, me: Here<'_, P>, found: Found, request: &Request) {
+    pub(super) unsafe fn run_and_acknowledge(&self, me: Here<'_, P>, found: Found) {
+        const RARE: Kind = Kind::ACK_FIRST.with(Kind::REVOCABLE);
         me.counters.shared_lines_read.add(1);
-        if found.kind.has(Kind::ACK_FIRST) {
-            self.acknowledge(me, found);
+        let request;
+        if found.kind.has(RARE) {
+            // Before its contents are read: those of one that was given up may be another's.
+            if found.kind.has(Kind::REVOCABLE)
+                && !self.begin_revocable(me.cpu, found.initiator, found.slot)
+            {
+                return;
+            }
+            // SAFETY: duty 1; one that has begun is not given up.
+            request = unsafe { self.slot_of(found).contents() };
+            if found.kind.has(Kind::ACK_FIRST) {
+                self.acknowledge(me, found);
+            }
+        } else {
+            // SAFETY: duty 1.
+            request = unsafe { self.slot_of(found).contents() };
         }
         let (cpu, initiator) = (me.cpu, found.initiator);
         if let Some(run) = request.run {
             self.platform
                 .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
-            self.enter(me, Entry::of(request), || {
+            self.enter(me, Entry::of(&request), || {
                 // SAFETY: `run` and `payload` were published together by `call`, `submit` or `try_post`, which chose `run`
                 // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
                 unsafe { run(Some(&request.payload), cpu) };
@@ -74,7 +92,12 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn acknowledge(&self, me: Here<'_, P>, found: Found) {
         let (slot, group) = (self.slot_of(found), P::Cpus::group(me.cpu));
         if P::CONFIG.has_deaths && P::Cpus::IS_WIDE {
-            me.last_answer.set(found, slot.number());
+            let answered = RequestRef {
+                initiator: found.initiator,
+                slot: found.slot,
+                number: slot.number(),
+            };
+            me.last_answer.set(answered, false);
         }
         match found.ticket.filter(|_| Self::HAS_RINGS) {
             None => slot.acknowledge(group, P::Cpus::bit(me.cpu)),

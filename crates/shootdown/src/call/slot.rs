@@ -117,7 +117,8 @@ impl<C: Capacity> Slot<C> {
         if let Some(groups) = self.pending_groups() {
             let all = targets.clone().fold(0, |all, (group, _)| all | 1 << group);
             // A target that finds its bit below sees this too, and clears its group's bit afterwards.
-            groups.store(all, Ordering::Relaxed);
+            // ORDERING: Release: who ends a request in place of a dead CPU sees the header before it; pairs with `end_group` and `is_done`.
+            groups.store(all, Ordering::Release);
         }
         for (group, word) in targets {
             // ORDERING: publishes header and contents of the slot; pairs with `kind_for`, also for a
@@ -196,10 +197,10 @@ impl<C: Capacity> Slot<C> {
         outside.is_some_and(|outside| outside.load(Ordering::Acquire) & 1 << group != 0)
     }
 
-    /// The kind of the request that names `dead`, a CPU that has stopped for good; `None` if none does.
-    pub(crate) fn kind_of(&self, dead: CpuId) -> Option<Kind> {
+    /// `None` if no request names `named`; otherwise the kind of the one that does, or of a later one if somebody has taken the bit away meanwhile.
+    pub(crate) fn kind_of(&self, named: CpuId) -> Option<Kind> {
         // ORDERING: as in `kind_for`.
-        (self.pending.contains(dead, Ordering::Acquire)).then(|| self.kind())
+        (self.pending.contains(named, Ordering::Acquire)).then(|| self.kind())
     }
 
     /// The kind of the request, which names the running CPU: the ring said so, and it has not acknowledged.

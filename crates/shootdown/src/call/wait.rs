@@ -27,7 +27,7 @@ impl<P: Platform> Shootdown<P> {
     #[inline]
     pub(super) fn poll_for(&self, what: WaitsFor) -> bool {
         match what {
-            WaitsFor::Flush => self.poll(),
+            WaitsFor::Flush => self.poll_flushes::<false>(),
             WaitsFor::Function => self.poll_all(),
         }
     }

@@ -18,10 +18,16 @@ use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy, Stall, Watch};
 /// Turns of a wait loop between two looks at the clock.
 const LOOK_TURNS: u64 = 256;
 
+/// What a poll adds to [`Lookout::polls`].
+const ONE_POLL: u64 = 256;
+
 impl<P: Platform> Watcher<'_, P> {
     /// Has waits that take longer than `stall_ns` nanoseconds reported to
     /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
+    ///
+    /// So are called functions that run for longer, where they [poll](Shootdown::poll), or are interrupted by a tick that [looks](Self::look). Where no CPU waits in the engine, because each is
+    /// inside a function with interrupts off that does not poll, nobody looks at a clock, and nothing is reported.
     pub fn set_stall_ns(self, stall_ns: u64) {
         const { assert!(P::CONFIG.has_watchdog, "CONFIG lacks with_watchdog") };
         let word = match stall_ns {
@@ -53,6 +59,49 @@ impl<P: Platform> Shootdown<P> {
         let now_ns = self.platform.now_ns();
         let waited_ns = now_ns.saturating_sub(*watch.since_ns.get_or_insert(now_ns));
         (waited_ns >= stall_ns.saturating_mul(1 << watch.reports.min(32))).then_some(waited_ns)
+    }
+
+    /// One turn of a loop that polls inside a called function. By now the caller may be on another CPU than that of `lookout`, and outside.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn watch_function(&self, lookout: &Lookout) {
+        let polls = lookout.polls.get().wrapping_add(ONE_POLL);
+        lookout.polls.set(polls);
+        if polls / ONE_POLL % LOOK_TURNS == 0 {
+            let stall = {
+                let irq = self.irq_guard();
+                let here = self.here_if_attached(&irq);
+                here.and_then(|here| self.look_at_function(here))
+            };
+            if let Some(stall) = stall {
+                self.platform.on_stall(&stall);
+            }
+        }
+    }
+
+    /// What there is to report of the called function that runs here, if one does. Interrupts are off.
+    fn look_at_function(&self, here: Here<'_, P>) -> Option<Stall> {
+        let limit_ns = self.stall_limit_ns().filter(|_| here.in_function.get())?;
+        let (lookout, now_ns) = (&here.lookout, self.platform.now_ns());
+        let polls = &lookout.polls;
+        if !here.activity.watches() {
+            // Another one than the last time, or the first time.
+            lookout.function_since_ns.set(now_ns);
+            polls.set(polls.get() / ONE_POLL * ONE_POLL);
+        }
+        let waited_ns = now_ns.saturating_sub(lookout.function_since_ns.get());
+        let reports = polls.get() % ONE_POLL;
+        if waited_ns < limit_ns.saturating_mul(1 << reports.min(32)) {
+            return None;
+        }
+        polls.set(polls.get() + u64::from(reports < 32));
+        let doing = here.activity.doing();
+        Some(Stall {
+            wanted: doing,
+            doing,
+            found_by: FoundBy::Inside,
+            ..self.refusal(here.cpu, waited_ns)
+        })
     }
 
     /// What [`set_stall_ns`](Watcher::set_stall_ns) allows; none if nothing is to be reported.
@@ -155,6 +204,10 @@ pub(crate) struct Lookout {
     since_ns: OwnWord,
     /// Since when looks have found data posted to this CPU; 0 if the last one has found none.
     posted_since_ns: OwnWord,
+    /// Polls inside called functions that have found nothing; in the last byte how often the function that is watched was reported.
+    polls: OwnWord,
+    /// Since when the function that runs here is [watched](crate::watchdog::ActivityLog::watches).
+    function_since_ns: OwnWord,
 }
 
 impl Lookout {
@@ -164,6 +217,8 @@ impl Lookout {
             number: OwnWord::new(),
             since_ns: OwnWord::new(),
             posted_since_ns: OwnWord::new(),
+            polls: OwnWord::new(),
+            function_since_ns: OwnWord::new(),
         }
     }
 }
@@ -173,6 +228,9 @@ impl<P: Platform> Watcher<'_, P> {
     /// [`set_stall_ns`](Self::set_stall_ns) allows, with [`FoundBy::Look`]: requests whose initiator posted and went on, or is stuck in
     /// [`Platform::send_ipi`], where it looks at no clock; and data that were posted to this CPU and do not run. Their interrupts are sent again. A request is
     /// found after as many looks as there are CPUs, and as many stalls as there are before it. Also asks again for an interrupt to this CPU itself that the platform has refused.
+    ///
+    /// Where it interrupts a called function that has interrupts on, it looks how long that has been running, as [`poll`](Shootdown::poll) does inside one, with
+    /// [`FoundBy::Inside`]. A function with interrupts off that does not poll is seen by no tick of its CPU, only by those that wait for it; where no CPU waits in the engine it is not reported.
     ///
     /// Call it from the timer tick of each CPU; without it such a stall is silent. Any context but NMI; reads a few words of one other
     /// CPU, and does not block. On a CPU without [memory](Shootdown::attach) it does nothing.
@@ -186,12 +244,14 @@ impl<P: Platform> Watcher<'_, P> {
             (engine.missing_here(here, &here.owes_interrupt_since, 1))
                 .or_else(|| engine.look_at_posted(here))
                 .or_else(|| engine.look_out(here))
+                .map(|stall| Stall {
+                    found_by: FoundBy::Look,
+                    ..stall
+                })
+                .or_else(|| engine.look_at_function(here))
         };
         if let Some(stall) = stall {
-            engine.platform.on_stall(&Stall {
-                found_by: FoundBy::Look,
-                ..stall
-            });
+            engine.platform.on_stall(&stall);
         }
     }
 }

@@ -24,6 +24,8 @@ pub enum Unfinished {
     Departure,
     /// CPUs wait in a rendezvous.
     Rendezvous,
+    /// A call was given up, and the bit of its target is in the pending set still.
+    GivenUp,
 }
 
 /// Where data that are posted lie, and their mark: who has posted or taken them.
@@ -96,7 +98,10 @@ impl<P: Platform> Shootdown<P> {
                 continue;
             }
             let ring = &self.rings()[group];
-            if slot.is_in_ring_of(group) && ring.index_of(request).is_some() {
+            if self.is_given_up(request) {
+                // It was about to clear the bit.
+                found(Unfinished::GivenUp);
+            } else if slot.is_in_ring_of(group) && ring.index_of(request).is_some() {
                 // Those of a leaf are cleared together.
                 if ring.pending(request) & Ring::<P::Cpus>::mates_of(target) == 0 {
                     found(Unfinished::Leaf);
