@@ -4,11 +4,14 @@
 //! in the middle of it. So first nobody sends the dead CPU anything new, and all other CPUs are kicked: who has answered is through with what it had begun. What is
 //! half done then is the dead CPU's.
 //!
+//! A host that cannot say that a CPU walks no tables any more declares it *lost*: the same, but it stays in the sets of its spaces, and what flushes of those were to free is kept, until it
+//! is declared dead.
+//!
 //! One CPU completes for all that were declared with it, and keeps others from going offline for the last part; if it dies itself, its own declarer begins anew with those, too.
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::call::{Kind, RequestRef, SLOTS};
+use crate::call::{Kind, Number, RequestRef, SLOTS};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -28,6 +31,41 @@ pub struct Unserved {
     pub calls: usize,
     /// Posted data that have not run, and may be posted again.
     pub data: usize,
+}
+
+/// How often CPUs had been lost when a flush began, or that one that is lost may use what the flush is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Losses(usize);
+
+impl Losses {
+    const NONE: Self = Self(0);
+    const HELD: Self = Self(0xffff);
+    /// It stands in a request above the number of its slot: there is room, and a ticket is no larger.
+    const SHIFT: u32 = 8;
+
+    /// The request of a flush, if there is one, with these beside it.
+    pub(crate) fn beside(self, request: Option<RequestRef>, me: CpuId) -> Option<RequestRef> {
+        // Where no CPU had to be asked, one that has ended: hardly any has this number, and one that has ends, too.
+        let ended = (self == Self::HELD).then_some(RequestRef {
+            initiator: me,
+            slot: 0,
+            number: Number::of_word(0),
+        });
+        let mut request = request.or(ended)?;
+        request.slot |= self.0 << Self::SHIFT;
+        Some(request)
+    }
+
+    /// The two again.
+    #[inline]
+    pub(crate) fn split<P: Platform>(mut request: RequestRef) -> (RequestRef, Self) {
+        if !P::CONFIG.has_deaths {
+            return (request, Self::NONE);
+        }
+        let losses = Self(request.slot >> Self::SHIFT);
+        request.slot &= (1 << Self::SHIFT) - 1;
+        (request, losses)
+    }
 }
 
 impl<P: Platform> CpuControl<'_, P> {
@@ -55,41 +93,36 @@ impl<P: Platform> CpuControl<'_, P> {
     pub unsafe fn declare_dead(self, cpus: &CpuMask<P::Cpus>) -> Unserved {
         const { assert!(P::CONFIG.has_deaths, "CONFIG lacks with_deaths") };
         let engine = self.0;
-        let _preempt = PreemptGuard::new(&engine.platform);
-        engine.forbid_wait_in_walk();
-        let dead = engine.withdraw_dead(cpus);
-        if dead.is_empty() {
-            return Unserved::default();
-        }
-        // A request that keeps a slot of ours may wait for them.
-        let mut unserved = Unserved::default();
-        let mut answer = |is_settled| {
-            unserved.calls += engine.answer_for(&dead, is_settled);
-        };
-        answer(false);
-        engine.settle();
-        let _departure = loop {
-            // An initiator that is not online was not kicked: one that keeps others from going offline may wait for them, too.
-            answer(true);
-            let (_irq, here) = engine.stay();
-            if let Some(guard) = engine.hold_departures(here.cpu) {
-                break guard;
-            }
-            engine.serve_flushes(here);
-            engine.platform.relax();
-        };
-        answer(true);
-        let (_irq, here) = engine.stay();
-        for cpu in dead.iter() {
-            engine.announce_for(cpu);
-            unserved.data += engine.bury(cpu);
-        }
-        engine.interrupt_all(here);
-        for cpu in dead.iter() {
-            // ORDERING: Release: see `is_settled`.
-            (engine.state(cpu).declared_by).store(0, Ordering::Release);
+        let unserved = engine.declare(cpus);
+        for cpu in cpus.iter().filter(|cpu| engine.is_lost(*cpu)) {
+            engine.state(cpu).lazy.reset();
+            // ORDERING: Release: it is nowhere; pairs with `forget_dead`.
+            engine.dead.0[LOST].remove(cpu, Ordering::Release);
         }
         unserved
+    }
+
+    /// As [`declare_dead`](Self::declare_dead), where the host cannot say that these CPUs walk no page tables any more: they may do so for ever, on speculation, in the spaces that they had loaded. All waits end
+    /// as there. But a flush of the kernel's part, or of a space or guest that one of them had in use, and each flush that is under way meanwhile, frees nothing:
+    /// [`try_wait`](crate::FlushTicket::try_wait) returns [`Held`](crate::secondary::Held), `wait` and `flush` panic, and what is dropped instead is leaked and counted. A space whose
+    /// [`cpus`](crate::AddressSpace::cpus) name one is not dropped but forgotten, with its tables.
+    ///
+    /// A CPU that was reset meanwhile, or whose root is seen to be the kernel's, is declared dead in addition: then a retry gives back what was held.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Safety
+    /// 1. and 3. as there.
+    pub unsafe fn declare_lost(self, cpus: &CpuMask<P::Cpus>) -> Unserved {
+        const { assert!(P::CONFIG.has_deaths, "CONFIG lacks with_deaths") };
+        let engine = self.0;
+        for cpu in cpus.iter().filter(|cpu| !engine.is_dead(*cpu)) {
+            engine.dead.0[LOST].insert(cpu, Ordering::Relaxed);
+        }
+        // Before any wait ends for them: who finds that they do not answer, or that they are no targets, finds this.
+        engine.losses.fetch_add(1, Relaxed);
+        engine.declare(cpus)
     }
 
     /// Whether all that `cpu` had begun is complete, which has died, and nobody uses what it has lent: its stacks may be used again, and it may come back. Any context; does
@@ -103,7 +136,62 @@ impl<P: Platform> CpuControl<'_, P> {
     }
 }
 
+/// Those of the dead that may still walk tables.
+const LOST: usize = 1;
+const ALL: usize = 0;
+
 impl<P: Platform> Shootdown<P> {
+    /// These have stopped for good.
+    fn declare(&self, cpus: &CpuMask<P::Cpus>) -> Unserved {
+        let _preempt = PreemptGuard::new(&self.platform);
+        self.forbid_wait_in_walk();
+        let dead = self.withdraw_dead(cpus);
+        if dead.is_empty() {
+            return Unserved::default();
+        }
+        // A request that keeps a slot of ours may wait for them.
+        let mut unserved = Unserved::default();
+        let last = self.last_of_their_groups(&dead);
+        unserved.calls += self.answer_for(&dead, None);
+        self.settle();
+        let mut answer = || unserved.calls += self.answer_for(&dead, Some(&last));
+        let _departure = loop {
+            // An initiator that is not online was not kicked: one that keeps others from going offline may wait for them, too.
+            answer();
+            let (_irq, here) = self.stay();
+            if let Some(guard) = self.hold_departures(here.cpu) {
+                break guard;
+            }
+            self.serve_flushes(here);
+            self.platform.relax();
+        };
+        answer();
+        let (_irq, here) = self.stay();
+        for cpu in dead.iter() {
+            self.announce_for(cpu);
+            unserved.data += self.bury(cpu);
+        }
+        self.interrupt_all(here);
+        for cpu in dead.iter() {
+            // ORDERING: Release: see `is_settled`.
+            (self.state(cpu).declared_by).store(0, Ordering::Release);
+        }
+        unserved
+    }
+
+    /// Those of `dead` that may have been the last of their group to answer, and have not ended it. Who ends it if it was another one, has when all have [settled](Self::settle).
+    fn last_of_their_groups(&self, dead: &CpuMask<P::Cpus>) -> CpuMask<P::Cpus> {
+        let is_last = |cpu: &CpuId| {
+            let (last, _) = self.state(*cpu).last_answer.get();
+            let initiator = self.attached(last.initiator);
+            initiator.is_some_and(|state| state.slots[last.slot].pending(P::Cpus::group(*cpu)) == 0)
+        };
+        dead.iter()
+            .filter(|_| P::Cpus::IS_WIDE)
+            .filter(is_last)
+            .collect()
+    }
+
     /// Nothing new is sent to these, and none of them keeps others from anything. Returns those that this CPU has to complete for.
     fn withdraw_dead(&self, cpus: &CpuMask<P::Cpus>) -> CpuMask<P::Cpus> {
         let (_irq, here) = self.stay();
@@ -129,7 +217,7 @@ impl<P: Platform> Shootdown<P> {
             }
         }
         for cpu in dead.iter() {
-            self.dead.0.insert(cpu, Ordering::Relaxed);
+            self.dead.0[ALL].insert(cpu, Ordering::Relaxed);
             // Before what they leave is answered: who waits for that finds it.
             self.deaths.fetch_add(1, Relaxed);
             // ORDERING: Release, as in `withdraw`.
@@ -155,15 +243,15 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Acknowledges all requests in place of these CPUs; returns how many are calls. Before all others have [settled](Self::settle) it leaves out what one of them may be
-    /// doing.
-    fn answer_for(&self, dead: &CpuMask<P::Cpus>, is_settled: bool) -> usize {
+    /// doing; then it is told which of the dead were the [last of their groups](Self::last_of_their_groups).
+    fn answer_for(&self, dead: &CpuMask<P::Cpus>, settled: Option<&CpuMask<P::Cpus>>) -> usize {
         let mut calls = 0;
-        for cpu in dead.iter().filter(|_| is_settled) {
+        for cpu in dead.iter().filter(|_| settled.is_some()) {
             let (last, is_given_up) = self.state(cpu).last_answer.get();
             // It may never have answered anything.
             match self.attached(last.initiator) {
                 Some(_) if is_given_up => self.complete_given_up(last),
-                Some(initiator) if P::Cpus::IS_WIDE => {
+                Some(initiator) if settled.is_some_and(|last| last.contains(cpu)) => {
                     initiator.slots[last.slot].end_group(P::Cpus::group(cpu), last.number);
                 }
                 _ => {}
@@ -178,7 +266,7 @@ impl<P: Platform> Shootdown<P> {
                 };
                 let answered = dead
                     .iter()
-                    .filter(|cpu| self.answer_one(request, *cpu, is_settled));
+                    .filter(|cpu| self.answer_one(request, *cpu, settled.is_some()));
                 calls += answered.count();
             }
         }
@@ -258,6 +346,9 @@ impl<P: Platform> Shootdown<P> {
         state.inbox.ring_all();
         state.inbox.take(dead, false, |_, _| {});
         state.reset();
+        if !self.is_lost(dead) {
+            state.lazy.reset();
+        }
         count
     }
 
@@ -275,8 +366,12 @@ impl<P: Platform> Shootdown<P> {
     /// A CPU that was dead comes back: nobody takes its bit out of sets any more, or sends it what was meant for the one before. Interrupts are off.
     #[cold]
     pub(crate) fn rise(&self, me: CpuId) {
+        assert!(
+            !self.is_lost(me),
+            "{me} comes online and was declared lost: declare it dead, when it has been reset"
+        );
         // Relaxed: the kick publishes it. Who has answered looks again before it takes anybody out of a set (`forget_dead`).
-        self.dead.0.remove(me, Ordering::Relaxed);
+        self.dead.0[ALL].remove(me, Ordering::Relaxed);
         self.settle();
     }
 
@@ -292,7 +387,9 @@ impl<P: Platform> Shootdown<P> {
         if !self.has_deaths() {
             return;
         }
-        let dead = holders & self.dead.0.group(group).load(Ordering::Relaxed);
+        // ORDERING: Acquire: it is nowhere, if it was lost; pairs with `declare_dead`.
+        let lost = self.dead.0[LOST].group(group).load(Ordering::Acquire);
+        let dead = holders & !lost & self.dead.0[ALL].group(group).load(Ordering::Relaxed);
         // Before one of them comes back it kicks those that are online.
         if dead != 0 && self.is_ready(here.cpu) {
             // ORDERING: Release, as in `leave`.
@@ -312,7 +409,45 @@ impl<P: Platform> Shootdown<P> {
     /// Whether `cpu`, which is below the capacity, has died.
     #[inline]
     pub(crate) fn is_dead(&self, cpu: CpuId) -> bool {
-        self.has_deaths() && self.dead.0.contains(cpu, Ordering::Relaxed)
+        self.has_deaths() && self.dead.0[ALL].contains(cpu, Ordering::Relaxed)
+    }
+
+    pub(crate) fn dead_cpus(&self) -> CpuMask<P::Cpus> {
+        self.dead.0[ALL].load(Ordering::Relaxed)
+    }
+
+    /// Whether `cpu`, which is below the capacity, may still walk tables, although it has died.
+    fn is_lost(&self, cpu: CpuId) -> bool {
+        self.dead.0[LOST].contains(cpu, Ordering::Relaxed)
+    }
+
+    /// What a flush has to know of losses, where CPUs that `may_use` what it is about may be lost. After the barrier of I1, and before it looks for its targets.
+    #[inline]
+    pub(crate) fn losses(&self, may_use: impl Fn(CpuId) -> bool) -> Losses {
+        if !P::CONFIG.has_deaths || self.losses.load(Relaxed) == 0 {
+            return Losses::NONE;
+        }
+        let lost = self.dead.0[LOST].load(Ordering::Relaxed);
+        match lost.iter().any(may_use) {
+            true => Losses::HELD,
+            false => self.losses_so_far(),
+        }
+    }
+
+    fn losses_so_far(&self) -> Losses {
+        Losses(self.losses.load(Relaxed) as usize % Losses::HELD.0)
+    }
+
+    /// A flush is over that knew of these: whether a CPU may still use what it was about.
+    #[inline]
+    pub(crate) fn was_lost(&self, known: Losses) -> bool {
+        P::CONFIG.has_deaths && known != self.losses_so_far()
+    }
+
+    /// Whether any CPU is lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        // ORDERING: Acquire: those that were are nowhere; pairs with `declare_dead`.
+        P::CONFIG.has_deaths && !self.dead.0[LOST].is_empty(Ordering::Acquire)
     }
 
     /// Stops a CPU that was declared dead, and serves.

@@ -37,9 +37,10 @@ pub struct Shootdown<P: Platform> {
     pub(crate) ready: Padded<AtomicCpuMask<P::Cpus>>,
     /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
     pub(crate) callable: Padded<AtomicCpuMask<P::Cpus>>,
-    /// Those that have stopped for good, and how often any has.
-    pub(crate) dead: Padded<AtomicCpuMask<P::Cpus>>,
+    /// Those that have stopped for good, those of them that may still walk tables, and how often any has.
+    pub(crate) dead: Padded<[AtomicCpuMask<P::Cpus>; 2]>,
     pub(crate) deaths: CoreU64,
+    pub(crate) losses: CoreU64,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     pub(crate) departure: Padded<AtomicU64>,
     pub(crate) kernel: Padded<KernelPart<P::Cpus>>,
@@ -62,8 +63,9 @@ impl<P: Platform> Shootdown<P> {
                 groups: CoreU64::new(0),
                 ready: Padded(AtomicCpuMask::new()),
                 callable: Padded(AtomicCpuMask::new()),
-                dead: Padded(AtomicCpuMask::new()),
+                dead: Padded([AtomicCpuMask::new(), AtomicCpuMask::new()]),
                 deaths: CoreU64::new(0),
+                losses: CoreU64::new(0),
                 departure: Padded(AtomicU64::new(0)),
                 kernel: Padded(KernelPart::new()),
                 meeting: Padded(Meeting::new()),

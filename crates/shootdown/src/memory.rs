@@ -10,7 +10,7 @@ use crate::own_set::OwnSet;
 use crate::platform::Platform;
 use crate::quiet::Known;
 use crate::stats::Counters;
-use crate::sync::{AtomicU64, OwnFlag, OwnWord, Padded, array_of, const_fn};
+use crate::sync::{AtomicU64, Ordering, OwnFlag, OwnWord, Padded, array_of, const_fn};
 use crate::tlb::{CpuTlb, LazyMark, WalkState};
 use crate::watchdog::{ActivityLog, Entry};
 
@@ -72,6 +72,8 @@ pub struct CpuMemory<P: Platform> {
     pub(crate) lookout: Lookout,
     /// The request that it acknowledged last, or is about to.
     pub(crate) last_answer: LastAnswer,
+    /// The address of the listener that it is telling something.
+    pub(crate) telling: AtomicU64,
     /// Which CPU completes for this one, which has died, as its mark.
     pub(crate) declared_by: AtomicU64,
     /// It is some CPU's, of some engine.
@@ -112,13 +114,14 @@ impl<P: Platform> CpuMemory<P> {
                 owes_interrupt_since: OwnWord::new(),
                 lookout: Lookout::new(),
                 last_answer: LastAnswer::new(),
+                telling: AtomicU64::new(0),
                 declared_by: AtomicU64::new(0),
                 is_attached: AtomicBool::new(false),
             }
         }
     }
 
-    /// Its CPU has stopped for good, and answers nothing any more: as if it had never served anything.
+    /// Its CPU has stopped for good, and answers nothing any more: as if it had never served anything. Its mark stays, which says where it was.
     pub(crate) fn reset(&self) {
         let flags = [
             &self.in_function,
@@ -130,9 +133,9 @@ impl<P: Platform> CpuMemory<P> {
         self.early_acks.set(0);
         self.owes_interrupt_since.set(0);
         self.taken.clear();
+        self.telling.store(0, Ordering::Relaxed);
         self.walks.reset();
         self.tlb.reset();
-        self.lazy.reset();
         self.activity.begins(Entry::NONE);
     }
 

@@ -210,17 +210,15 @@ impl<P: Platform> Shootdown<P> {
         let was_quiet = mark.load(Ordering::Relaxed) == QuietMark::QUIET;
         // Relaxed: the barrier publishes it.
         mark.store(QuietMark::RETURNING, Ordering::Relaxed);
-        // ORDERING: store mark / read counts and posted data, against count, post / read mark in `count_flush` and its callers: either an initiator finds us here, or we find
-        // what it has counted and, by its Release, changed.
+        // ORDERING: store mark / read counts, posted data and what was changed, against change, count, post / read mark: either an initiator finds us here, or we find what it has
+        // counted, and changed before. (One that finds us here interrupts us, whatever we find.)
         fence(Ordering::SeqCst);
-        // ORDERING: Acquire: see above.
-        let flushes = changes.flushes.load(Ordering::Acquire);
+        let flushes = changes.flushes.load(Ordering::Relaxed);
         if flushes != known.flushes.get() {
             self.drop_local(LocalFlush::All);
             known.flushes.set(flushes);
         }
-        // ORDERING: Acquire: see above.
-        let texts = changes.texts.load(Ordering::Acquire);
+        let texts = changes.texts.load(Ordering::Relaxed);
         if texts != known.texts.get() {
             self.synchronise();
             known.texts.set(texts);
@@ -240,8 +238,7 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn count_flush(&self) -> u64 {
         let changes = &self.kernel.0.changes;
         match P::CONFIG.has_quiet && changes.is_on.load(Relaxed) {
-            // ORDERING: Release publishes the change of the tables; pairs with `make_good`.
-            true => changes.flushes.fetch_add(1, Ordering::Release) + 1,
+            true => changes.flushes.fetch_add(1, Ordering::Relaxed) + 1,
             false => 0,
         }
     }
@@ -258,8 +255,7 @@ impl<P: Platform> Shootdown<P> {
             return None;
         }
         if request == FlushRequest::SERIALISE {
-            // ORDERING: Release publishes the text; pairs with `make_good`.
-            changes.texts.fetch_add(1, Ordering::Release);
+            changes.texts.fetch_add(1, Ordering::Relaxed);
         }
         // ORDERING: what was done before, and the count / read marks, against store mark / read anything in `make_good`.
         fence(Ordering::SeqCst);

@@ -153,8 +153,8 @@ counters! {
     lazy_detached,
     /// Flushes that [listeners](crate::secondary) were told of.
     secondary_notices,
-    /// Times what a flush was to free was leaked, because a listener did not answer ([`Held`](crate::secondary::Held)).
-    secondary_leaks,
+    /// Times what a flush was to free was leaked, because a listener did not answer or a CPU is lost ([`Held`](crate::secondary::Held)).
+    leaks,
     /// Times a guest ran here, and was left ([`GuestSpace::run`](crate::guest::GuestSpace::run)).
     guest_exits,
     /// Flushes of guests ([`FlushScope::Guest`](crate::FlushScope::Guest)).

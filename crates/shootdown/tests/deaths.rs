@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use puppet::*;
 use shootdown::calls::{CallData, NotReady, PostRefused, Wait};
 use shootdown::control::Unserved;
+use shootdown::guest::{GuestExit, GuestSpace, Vcpu};
+use shootdown::secondary::Held;
 use shootdown::*;
 
 fn declare(machine: &Machine<4>, cpus: &[u32]) -> Unserved {
@@ -110,4 +112,130 @@ fn it_comes_back_after_a_reset() {
     puppet.as_cpu(3, || machine.switch_to(None, &space));
     assert_eq!(space.cpus(), mask([3]));
     puppet.as_cpu(3, || machine.switch_away(&space, KERNEL_ROOT));
+}
+
+fn lose(machine: &Machine<4>, cpus: &[u32]) {
+    // SAFETY: 1. and 3. the puppet does not go on as these CPUs.
+    _ = unsafe { machine.control().declare_lost(&mask(cpus.iter().copied())) };
+}
+
+/// What is returned only if nothing holds it.
+fn try_flush<'s>(
+    machine: &'static Machine<4>,
+    scope: impl Into<FlushScope<'s, Cpus<4>>>,
+) -> Result<&'static str, Held<'static, Seat<4>, &'static str>> {
+    let ticket = machine.submit_flush(scope, pages(0, 1), FreedTables::No);
+    ticket.hold("frame").try_wait()
+}
+
+/// CPU 3 has loaded a space, and is lost. What it may walk stays until it is declared dead.
+#[test]
+fn what_a_lost_cpu_may_walk_is_held() {
+    let (machine, puppet) = with_puppet::<4>();
+    let [space, other] = [1, 2].map(|number| AddressSpace::new(machine, tables(number)));
+    puppet.as_cpu(3, || machine.switch_to(None, &space));
+    puppet.as_cpu(2, || machine.switch_to(None, &other));
+    puppet.deafen(3);
+    lose(machine, &[3]);
+    assert_eq!(try_flush(machine, &other).unwrap(), "frame");
+    let [mut held, kernel] = [
+        try_flush(machine, &space).unwrap_err(),
+        try_flush(machine, FlushScope::Kernel).unwrap_err(),
+    ];
+    held = held.retry().unwrap_err();
+    assert_eq!(space.cpus(), mask([3]));
+    drop(kernel);
+    assert_eq!(machine.watch().total_stats().leaks, 1);
+    assert!(refuses(|| machine.flush(
+        &space,
+        pages(0, 1),
+        FreedTables::No
+    )));
+    assert_eq!(machine.watch().total_stats().leaks, 2);
+    // Its bit is not enough for a guest.
+    let guest = GuestSpace::new(machine, tables(3));
+    assert_eq!(try_flush(machine, &guest).unwrap(), "frame");
+    // It has been reset.
+    declare(machine, &[3]);
+    assert_eq!(held.retry().unwrap(), "frame");
+    assert_eq!(try_flush(machine, &space).unwrap(), "frame");
+    assert_eq!(space.cpus(), CpuMask::EMPTY);
+    puppet.as_cpu(2, || machine.switch_away(&other, KERNEL_ROOT));
+}
+
+/// A flush that waits for it ends, and frees nothing.
+#[test]
+fn a_flush_under_way_is_held_where_a_cpu_is_lost() {
+    let (machine, puppet) = with_puppet::<4>();
+    let space = AddressSpace::new(machine, tables(1));
+    puppet.as_cpu(3, || machine.switch_to(None, &space));
+    puppet.deafen(3);
+    puppet.at_next_relax(move || puppet.as_cpu(1, || lose(machine, &[3])));
+    let held = try_flush(machine, &space).unwrap_err();
+    assert_eq!(machine.ready_cpus(), mask([0, 1, 2]));
+    declare(machine, &[3]);
+    assert_eq!(held.retry().unwrap(), "frame");
+    machine.flush(&space, pages(0, 1), FreedTables::No);
+}
+
+/// It does not come back before it is declared dead.
+#[test]
+fn a_lost_cpu_comes_back_when_it_is_dead() {
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.deafen(3);
+    lose(machine, &[3]);
+    puppet.hear_again(3);
+    puppet.as_cpu(3, || {
+        puppet.set_irqs_off(true);
+        assert!(refuses(|| machine.online()));
+    });
+    declare(machine, &[3]);
+    puppet.as_cpu(3, || machine.online());
+    assert_eq!(machine.ready_cpus(), mask([0, 1, 2, 3]));
+}
+
+/// One that died as it told a listener something keeps nobody from listening.
+#[test]
+fn nobody_waits_for_one_that_died_in_a_notice() {
+    let (machine, puppet) = with_puppet::<4>();
+    let space: &'static _ = Box::leak(Box::new(AddressSpace::new(machine, tables(1))));
+    let tlbs = machine.secondary_tlbs();
+    tlbs.listen(space, 7);
+    puppet.when_told_next(move || {
+        // Here CPU 3 stops.
+        puppet.as_cpu(0, || {
+            puppet.deafen(3);
+            declare(machine, &[3]);
+            machine.secondary_tlbs().unlisten(space);
+            machine.secondary_tlbs().listen(space, 8);
+        });
+        std::panic::resume_unwind(Box::new(()));
+    });
+    puppet.as_cpu(3, || {
+        let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            machine.flush(space, pages(0, 1), FreedTables::No);
+        }));
+        assert!(flushed.is_err());
+    });
+    tlbs.unlisten(space);
+}
+
+/// One that is lost in guest mode may walk the nested tables.
+#[test]
+fn what_a_cpu_that_was_lost_in_its_guest_may_walk_is_held() {
+    let (machine, puppet) = with_puppet::<4>();
+    let [guest, other] = [3, 4].map(|number| GuestSpace::new(machine, tables(number)));
+    let mut vcpu = Vcpu::new(machine, &guest);
+    let enter = |_| {
+        puppet.as_cpu(0, || {
+            lose(machine, &[3]);
+            drop(try_flush(machine, &guest).unwrap_err());
+            assert_eq!(try_flush(machine, &other).unwrap(), "frame");
+            declare(machine, &[3]);
+            assert_eq!(try_flush(machine, &guest).unwrap(), "frame");
+        });
+        GuestExit::Ran(())
+    };
+    // SAFETY: 1. to 3. it enters nothing.
+    puppet.as_cpu(3, || unsafe { guest.run(machine, &mut vcpu, enter) });
 }

@@ -195,7 +195,7 @@ impl Drop for Frame<'_> {
 }
 
 fn leaks(machine: &Machine<4>) -> u64 {
-    machine.watch().total_stats().secondary_leaks
+    machine.watch().total_stats().leaks
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl<P: Platform> Shootdown<P> {
             self.dispatch_to(slot, targets, Kind::CALL, request, &mut ran)
         });
         if self.has_deaths() {
-            ran.subtract(&self.dead.0.load(Ordering::Relaxed));
+            ran.subtract(&self.dead_cpus());
         }
         (ran, result)
     }

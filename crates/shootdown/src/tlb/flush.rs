@@ -4,6 +4,7 @@
 //! send; flush here while they work; wait.
 
 use crate::call::{FreeSlot, Kind, Payload, Request, WaitsFor};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::mask::CpuMask;
@@ -67,13 +68,14 @@ impl<P: Platform> Shootdown<P> {
             }
         }
         let request = self.count_change(scope, ranges.requested(freed));
+        let losses = self.losses(|cpu| self.may_use(cpu, scope));
         let notice = self.begin_notice(scope, &request, Notice::nothing::<P>());
         let ticket = match scope {
             FlushScope::Space(space) => self.begin_flush(request, Some(space), None),
             FlushScope::Kernel => self.begin_flush(request, None, None),
             FlushScope::Guest(guest) => self.submit_guest_flush(guest),
         };
-        ticket.with_notice(notice)
+        ticket.with_notice(notice, losses)
     }
 
     /// The tables of `scope` have been changed: counts that, and issues the barrier of I1.
@@ -95,6 +97,17 @@ impl<P: Platform> Shootdown<P> {
             space: scope.id(),
             generation,
             ranges,
+        }
+    }
+
+    /// Whether a lost CPU may use translations of `scope`.
+    #[cold]
+    fn may_use(&self, cpu: CpuId, scope: FlushScope<'_, P::Cpus>) -> bool {
+        match scope {
+            // ORDERING: Acquire: one that has left has walked for the last time; pairs with `leave`.
+            FlushScope::Space(space) => space.cpu_set().contains(cpu, Ordering::Acquire),
+            FlushScope::Kernel => true,
+            FlushScope::Guest(_) => self.state(cpu).lazy.guest() == scope.id(),
         }
     }
 

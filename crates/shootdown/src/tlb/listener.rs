@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, Ordering, const_fn, fence};
 /// Who listens to the flushes of one scope.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// [`LISTENS`](Self::LISTENS), [`CLAIMED`](Self::CLAIMED), and how many initiators are telling it something.
+    /// [`LISTENS`](Self::LISTENS), [`CLAIMED`](Self::CLAIMED), and how many are telling it something that have not said so by a word.
     state: AtomicU64,
     /// What the host knows it by.
     name: AtomicU64,
@@ -29,13 +29,32 @@ impl Listener {
     /// After the barrier of I1.
     #[inline]
     pub(super) fn listens(&self) -> bool {
-        // ORDERING: Acquire: where nobody does any more, what read the tables has done so; pairs with `end`.
+        // ORDERING: Acquire: who listens has said by what name, and what it did before; where nobody does any more, what read the tables has done so. Pairs with `begin` and `end`.
         self.state.load(Ordering::Acquire) & Self::LISTENS != 0
     }
 
     /// Whether it may be told something; until the result is dropped it does not go. Where nobody listens the state stays as it is: the next one need not wait to
-    /// [`begin`](Self::begin).
-    pub(super) fn enter(&self) -> Option<Telling<'_>> {
+    /// [`begin`](Self::begin). Who says so by a word of its CPU's, with interrupts off, leaves nothing behind that others wait for if that CPU dies.
+    pub(super) fn enter<'a>(&'a self, by: Option<&'a AtomicU64>) -> Option<Telling<'a>> {
+        let free = |word: &&AtomicU64| word.load(Ordering::Relaxed) == 0;
+        let Some(word) = by.filter(free) else {
+            return self.enter_counted();
+        };
+        word.store(self.address(), Ordering::Relaxed);
+        let telling = Telling {
+            listener: self,
+            by: Some(word),
+        };
+        // ORDERING: store word / read state, against end / read words in `unlisten`.
+        fence(Ordering::SeqCst);
+        self.listens().then_some(telling)
+    }
+
+    fn address(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
+    }
+
+    fn enter_counted(&self) -> Option<Telling<'_>> {
         // ORDERING: Acquire: as in `listens`.
         let mut seen = self.state.load(Ordering::Acquire);
         while seen & Self::LISTENS != 0 {
@@ -43,7 +62,12 @@ impl Listener {
             let entered =
                 (self.state).compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Acquire);
             match entered {
-                Ok(_) => return Some(Telling(self)),
+                Ok(_) => {
+                    return Some(Telling {
+                        listener: self,
+                        by: None,
+                    });
+                }
                 Err(newer) => seen = newer,
             }
         }
@@ -70,6 +94,14 @@ impl Listener {
     pub(super) fn end(&self) {
         // ORDERING: Release: who was listening has read the tables for the last time; pairs with `listens`.
         self.state.fetch_and(!Self::LISTENS, Ordering::Release);
+        // ORDERING: see `enter`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a CPU with this word is telling it something.
+    pub(super) fn is_told_by(&self, word: &AtomicU64) -> bool {
+        // ORDERING: Acquire: as in `is_told_nothing`.
+        word.load(Ordering::Acquire) == self.address()
     }
 
     /// Whether those that were telling it something have.
@@ -98,17 +130,25 @@ impl Listener {
 }
 
 /// An initiator is telling it something.
-pub(super) struct Telling<'a>(&'a Listener);
+pub(super) struct Telling<'a> {
+    listener: &'a Listener,
+    /// The word that says so; none if it is counted.
+    by: Option<&'a AtomicU64>,
+}
 
 impl Telling<'_> {
     pub(super) fn name(&self) -> u64 {
-        self.0.name.load(Ordering::Relaxed)
+        self.listener.name.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        // ORDERING: Release: what was told comes before; pairs with `is_told_nothing` and `begin`.
-        self.0.state.fetch_sub(1, Ordering::Release);
+        match self.by {
+            // ORDERING: Release: what was told comes before; pairs with `is_told_by`.
+            Some(word) => word.store(0, Ordering::Release),
+            // ORDERING: as above; pairs with `is_told_nothing` and `begin`.
+            None => _ = self.listener.state.fetch_sub(1, Ordering::Release),
+        }
     }
 }

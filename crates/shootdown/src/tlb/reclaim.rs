@@ -96,13 +96,14 @@ impl<'a, P: Platform, H> Reclaim<'a, P, H> {
     #[track_caller]
     pub fn submit(self) -> FlushTicket<'a, P, H> {
         let (engine, mut all) = (self.engine, ManuallyDrop::new(self));
+        let losses = engine.losses(|cpu| all.holders.contains(cpu));
         let ticket = match all.spaces {
             Spaces::None => FlushTicket::done(engine),
             spaces => engine.begin_flush(spaces.request(), None, Some(&all.holders)),
         };
         // SAFETY: `self` is not dropped, and this is taken once.
         let held = unsafe { ManuallyDrop::take(&mut all.held) };
-        ticket.with_notice(all.notice).hold(held)
+        ticket.with_notice(all.notice, losses).hold(held)
     }
 }
 

@@ -13,6 +13,7 @@ use core::num::NonZeroU64;
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
 use crate::handle::SecondaryTlbs;
+use crate::memory::CpuMemory;
 use crate::platform::Platform;
 use crate::tlb::{FlushRequest, FlushScope, Listener};
 use crate::trace::TraceEvent;
@@ -83,7 +84,8 @@ impl<P: Platform> SecondaryTlbs<'_, P> {
         self.0.check_scope(scope);
         let listener = scope.listener(self.0);
         listener.end();
-        while !listener.is_told_nothing() {
+        let is_told = |memory: &CpuMemory<P>| listener.is_told_by(&memory.telling);
+        while !listener.is_told_nothing() || self.0.states().any(|(_, memory)| is_told(memory)) {
             self.0.poll();
             self.0.platform.relax();
         }
@@ -105,7 +107,8 @@ impl<P: Platform> SecondaryTlbs<'_, P> {
         let scope = scope.into();
         self.0.check_scope(scope);
         let listener = scope.listener(self.0);
-        if let Some(telling) = listener.enter() {
+        // By the count: the host may move to another CPU meanwhile.
+        if let Some(telling) = listener.enter(None) {
             self.0.platform.release_secondary(telling.name())?;
             drop(telling);
         }
@@ -134,11 +137,13 @@ impl<P: Platform> Shootdown<P> {
     #[inline(never)]
     fn tell(&self, listener: &Listener, request: FlushRequest, before: Notice) -> Notice {
         let irq = self.irq_guard();
-        let Some(telling) = listener.enter() else {
+        let here = self.here_if_attached(&irq);
+        let by = here.map(|here| &here.state.telling);
+        let Some(telling) = listener.enter(by) else {
             return before;
         };
         let before = before.token::<P>();
-        if let Some(here) = self.here_if_attached(&irq) {
+        if let Some(here) = here {
             here.counters.secondary_notices.add(1);
         }
         let begun = (self.platform).begin_secondary(telling.name(), &request, before);
@@ -205,40 +210,46 @@ impl<P: Platform> Shootdown<P> {
     }
 }
 
-/// What a flush was to free and must not, because a listener [failed](SecondaryFailed). Dropping it leaks that, and counts it
-/// ([`Stats::secondary_leaks`](crate::watch::Stats::secondary_leaks)).
+/// What a flush was to free and must not, because a listener [failed](SecondaryFailed), or a CPU is [lost](crate::control::CpuControl::declare_lost). Dropping it leaks that, and counts it
+/// ([`Stats::leaks`](crate::watch::Stats::leaks)).
 #[must_use = "what it holds is leaked"]
 pub struct Held<'a, P: Platform, H> {
     engine: &'a Shootdown<P>,
-    token: NonZeroU64,
+    /// What the listener is asked with; none if it has answered, or nobody listens: then a CPU is lost.
+    token: Option<NonZeroU64>,
     held: ManuallyDrop<H>,
 }
 
 impl<'a, P: Platform, H> Held<'a, P, H> {
-    pub(super) fn new(engine: &'a Shootdown<P>, notice: Notice, held: ManuallyDrop<H>) -> Self {
+    pub(super) fn new(
+        engine: &'a Shootdown<P>,
+        token: Option<NonZeroU64>,
+        held: ManuallyDrop<H>,
+    ) -> Self {
         Self {
             engine,
-            token: notice.token::<P>().expect("nothing else fails"),
+            token,
             held,
         }
     }
 
-    /// Waits for the listener again. Context as of [`FlushTicket::try_wait`](crate::FlushTicket::try_wait).
+    /// Waits for the listener again, and gives back what is held if no CPU is lost any more. Context as of [`FlushTicket::try_wait`](crate::FlushTicket::try_wait).
     ///
     /// # Errors
     /// As there.
-    pub fn retry(self) -> Result<H, Self> {
-        match self.engine.finish_token(self.token) {
-            // SAFETY: 1. it has answered.
-            Ok(()) => Ok(unsafe { self.release() }),
-            Err(SecondaryFailed) => Err(self),
+    pub fn retry(mut self) -> Result<H, Self> {
+        self.token = (self.token).filter(|token| self.engine.finish_token(*token).is_err());
+        match self.token.is_some() || self.engine.has_lost() {
+            true => Err(self),
+            // SAFETY: 1. it has answered, and those that were lost have been reset.
+            false => Ok(unsafe { self.release() }),
         }
     }
 
     /// Gives it back unflushed.
     ///
     /// # Safety
-    /// 1. The listener uses nothing of it any more: its device has been reset, say, or cut off from memory.
+    /// 1. The listener uses nothing of it any more: its device has been reset, say, or cut off from memory; and no lost CPU does.
     pub unsafe fn release(self) -> H {
         let mut all = ManuallyDrop::new(self);
         // SAFETY: nobody uses it again: `self` is not dropped.
@@ -248,7 +259,7 @@ impl<'a, P: Platform, H> Held<'a, P, H> {
 
 impl<P: Platform, H> fmt::Debug for Held<'_, P, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Held(token {})", self.token)
+        write!(f, "Held(token {:?})", self.token)
     }
 }
 
@@ -256,9 +267,9 @@ impl<P: Platform, H> Drop for Held<'_, P, H> {
     fn drop(&mut self) {
         let cpu = self.engine.platform.current_cpu();
         if let Some(state) = self.engine.attached(cpu).filter(|_| P::CONFIG.has_counters) {
-            state.counters.secondary_leaks.add_anywhere(1);
+            state.counters.leaks.add_anywhere(1);
         }
-        let token = self.token.get();
+        let token = self.token.map_or(0, NonZeroU64::get);
         self.engine
             .platform
             .on_trace(TraceEvent::Leaked { cpu, token });

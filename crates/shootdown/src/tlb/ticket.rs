@@ -3,12 +3,13 @@
 use core::mem::ManuallyDrop;
 
 use crate::call::{RequestRef, WaitsFor};
+use crate::dead::Losses;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::platform::Platform;
 use crate::tlb::respond::Role;
 use crate::tlb::secondary::Notice;
-use crate::tlb::{FlushRequest, Held, SecondaryFailed};
+use crate::tlb::{FlushRequest, Held};
 
 /// The right, and the duty, to wait for one flush: until then other CPUs may use the old translations.
 ///
@@ -57,6 +58,7 @@ pub struct PendingFlush<'a, P: Platform, H = ()> {
 
 #[derive(Debug)]
 struct Left<H> {
+    /// If CPUs may die, with [what is known of those that are lost](Losses::beside).
     request: Option<RequestRef>,
     notice: Notice,
     held: H,
@@ -88,12 +90,17 @@ impl<'a, P: Platform> FlushTicket<'a, P> {
         }
     }
 
-    /// The ticket waits for a listener, too.
+    /// The ticket waits for a listener, too, and gives nothing back that a lost CPU may use.
     #[inline]
-    pub(super) fn with_notice(mut self, notice: Notice) -> Self {
-        if P::CONFIG.has_secondary {
-            let left = self.pending.left.as_mut();
-            left.into_iter().for_each(|left| left.notice = notice);
+    pub(super) fn with_notice(mut self, notice: Notice, losses: Losses) -> Self {
+        if let Some(left) = self.pending.left.as_mut() {
+            if P::CONFIG.has_secondary {
+                left.notice = notice;
+            }
+            if P::CONFIG.has_deaths {
+                let me = self.pending.engine.platform.current_cpu();
+                left.request = losses.beside(left.request, me);
+            }
         }
         self
     }
@@ -129,15 +136,15 @@ impl<'a, P: Platform, H> FlushTicket<'a, P, H> {
     /// If the wait unwinds, because a method of the platform panics or the engine finds a mistake of the host's, what it holds is leaked.
     ///
     /// # Panics
-    /// When a [listener](crate::secondary) fails: [`try_wait`](Self::try_wait) returns then.
+    /// When a [listener](crate::secondary) fails, or a CPU is [lost](crate::control::CpuControl::declare_lost): [`try_wait`](Self::try_wait) returns then.
     pub fn wait(self) -> H {
         self.try_wait().unwrap_or_else(|held| no_answer(held))
     }
 
-    /// The same, on a platform where [listeners](crate::secondary) may fail.
+    /// The same, on a platform where [listeners](crate::secondary) may fail or CPUs may be [lost](crate::control::CpuControl::declare_lost).
     ///
     /// # Errors
-    /// What it holds, when one did: that may still be used.
+    /// What it holds, when one did or is: that may still be used.
     pub fn try_wait(self) -> Result<H, Held<'a, P, H>> {
         let Self { due_here, pending } = self;
         let waited = pending.try_wait().map(ManuallyDrop::new);
@@ -165,7 +172,7 @@ impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
     /// As [`FlushTicket::is_done`].
     pub fn is_done(&self) -> bool {
         self.left.as_ref().is_none_or(|left| {
-            let is_answered = |request| self.engine.is_done(request);
+            let is_answered = |request| self.engine.is_done(Losses::split::<P>(request).0);
             left.notice.token::<P>().is_none() && left.request.is_none_or(is_answered)
         })
     }
@@ -191,12 +198,18 @@ impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
         let left = self.left.take()?;
         // A wait that unwinds leaks it (I5).
         let held = ManuallyDrop::new(left.held);
+        let mut is_lost = false;
         if let Some(request) = left.request {
+            let (request, losses) = Losses::split::<P>(request);
             self.engine.wait_for(request, WaitsFor::Flush);
+            is_lost = self.engine.was_lost(losses);
         }
         Some(match self.engine.finish_notice(left.notice) {
-            Ok(()) => Ok(ManuallyDrop::into_inner(held)),
-            Err(SecondaryFailed) => Err(Held::new(self.engine, left.notice, held)),
+            Ok(()) if !is_lost => Ok(ManuallyDrop::into_inner(held)),
+            told => {
+                let token = told.err().and(left.notice.token::<P>());
+                Err(Held::new(self.engine, token, held))
+            }
         })
     }
 }
@@ -206,7 +219,7 @@ impl<'a, P: Platform, H> PendingFlush<'a, P, H> {
 fn no_answer<P: Platform, H>(held: Held<'_, P, H>) -> H {
     drop(held);
     panic!(
-        "a secondary TLB did not answer: what the flush was about is leaked (try_wait returns it)"
+        "a secondary TLB did not answer, or a CPU is lost: what the flush was about is leaked (try_wait returns it)"
     )
 }
 
