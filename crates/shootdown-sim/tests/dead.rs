@@ -69,10 +69,16 @@ struct World<C: Capacity> {
     /// What they had left half done, and how many calls and data they did not run.
     unfinished: RefCell<BTreeMap<Unfinished, usize>>,
     unserved: Cell<(usize, usize)>,
+    /// Whether they are lost before they are dead, which are, and how often any was.
+    loses: bool,
+    lost: RefCell<CpuMask<C>>,
+    losing: Cell<u64>,
+    /// How many flushes were held.
+    held: Cell<u64>,
 }
 
 impl<C: Capacity> World<C> {
-    fn new(numbers: Vec<CpuId>, policy: Policy, gives_up: bool) -> Self {
+    fn new(numbers: Vec<CpuId>, policy: Policy, gives_up: bool, loses: bool) -> Self {
         let engine = Engine::<C, SimPlatform<C, true>>::for_cpus(numbers.iter().copied());
         engine.set_policy(policy);
         let spaces = [1, 2].map(|frame| AddressSpace::new(&engine, root_at(frame << 12)));
@@ -90,6 +96,10 @@ impl<C: Capacity> World<C> {
             given_up: RefCell::default(),
             unfinished: RefCell::default(),
             unserved: Cell::default(),
+            loses,
+            lost: RefCell::new(CpuMask::EMPTY),
+            losing: Cell::default(),
+            held: Cell::default(),
             engine,
             numbers,
         }
@@ -176,10 +186,10 @@ impl<C: Capacity> World<C> {
             4 => drop(engine.submit(&some, |_| (), rng.choice([Wait::None, Wait::Done]).unwrap())),
             5 => _ = engine.try_post(&some, |_| ()),
             6 => _ = post(&**engine, other, &self.data[rng.usize(..DATA)]),
-            7 => engine.flush(FlushScope::Kernel, FlushRange::WHOLE, FreedTables::No),
+            7 => self.flush(FlushScope::Kernel, FreedTables::No),
             8 | 9 => {
                 let freed = rng.choice([FreedTables::Yes, FreedTables::No]).unwrap();
-                engine.flush(&self.spaces[rng.usize(..SPACES)], FlushRange::WHOLE, freed);
+                self.flush(FlushScope::Space(&self.spaces[rng.usize(..SPACES)]), freed);
             }
             10 => {
                 let next = rng.usize(..SPACES);
@@ -240,6 +250,31 @@ impl<C: Capacity> World<C> {
         }
     }
 
+    /// What a lost CPU may walk is held, and leaked here.
+    fn flush(&self, scope: FlushScope<'_, C>, freed: FreedTables) {
+        let lost = || {
+            let mut lost = *self.lost.borrow();
+            if let FlushScope::Space(space) = scope {
+                lost.intersect(&space.cpus());
+            }
+            lost
+        };
+        let before = lost();
+        let held = (self.engine.submit_flush(scope, FlushRange::WHOLE, freed)).try_wait();
+        let mut all_the_time = before;
+        all_the_time.intersect(&lost());
+        let is_held = held.is_err();
+        assert!(
+            is_held || all_the_time.is_empty(),
+            "{all_the_time:?} may walk what was freed"
+        );
+        assert!(
+            !is_held || self.losing.get() > 0,
+            "held, and nobody was ever lost"
+        );
+        self.held.set(self.held.get() + u64::from(is_held));
+    }
+
     fn live(&'static self, me: usize, seed: u64) {
         // Before that a rendezvous could keep them.
         spin_while(|| !(0..DECLARERS).all(|cpu| self.begun[cpu].get() || self.is_gone(cpu)));
@@ -275,8 +310,19 @@ impl<C: Capacity> World<C> {
             });
         }
         self.declaring.borrow_mut().insert(self.numbers[me]);
-        // SAFETY: 1. to 3. they have stopped, and their stacks stay until the run is over.
-        let unserved = unsafe { self.engine.control().declare_dead(cpus) };
+        let mut lost = shootdown::control::Unserved::default();
+        if self.loses {
+            self.losing.set(self.losing.get() + 1);
+            // SAFETY: 1. and 3. they have stopped, and their stacks stay until the run is over.
+            lost = unsafe { self.engine.control().declare_lost(cpus) };
+            self.lost.borrow_mut().unite(cpus);
+            (0..50).for_each(|_| PLATFORM.relax());
+            self.lost.borrow_mut().subtract(cpus);
+        }
+        // SAFETY: 1. to 3. as above.
+        let mut unserved = unsafe { self.engine.control().declare_dead(cpus) };
+        unserved.calls += lost.calls;
+        unserved.data += lost.data;
         let (calls, data) = self.unserved.get();
         (self.unserved).set((calls + unserved.calls, data + unserved.data));
         self.declared.borrow_mut().unite(cpus);
@@ -366,6 +412,7 @@ struct Found {
     data: usize,
     came_back: usize,
     given_up: usize,
+    held: u64,
 }
 
 /// A run in which CPUs stop, each after so many events.
@@ -388,6 +435,7 @@ fn die<C: Capacity>(
         numbers,
         policies[seed as usize / 2 % 4],
         gives_up,
+        seed % 3 == 0,
     )));
     let new_explore = |seed| {
         let strategy = match seed % 4 {
@@ -409,6 +457,7 @@ fn die<C: Capacity>(
     for (one, times) in world.unfinished.take() {
         *found.unfinished.entry(one).or_default() += times;
     }
+    found.held += world.held.get();
     let (calls, data) = world.unserved.get();
     (found.calls, found.data) = (found.calls + calls, found.data + data);
     match &failure {
@@ -561,7 +610,8 @@ fn die_anywhere(gives_up: bool, usual: u64) -> Found {
 fn cpus_die_anywhere() {
     let found = die_anywhere(false, 3000);
     let is_found = |one| found.unfinished.contains_key(one);
-    let all_found = STEPS.iter().all(is_found) && found.calls > 0 && found.data > 0;
+    let all_found =
+        STEPS.iter().all(is_found) && found.calls > 0 && found.data > 0 && found.held > 0;
     assert!(
         all_found && found.came_back > 0,
         "not everything was found: {found:?}"
