@@ -134,6 +134,9 @@
 // Nobody is interrupted: threads of the kernel come by shootdown_arrive, so that nobody holds a lock.
 #define SHOOTDOWN_OF_THREADS 2
 
+// These CPUs may still walk page tables: what they may walk is not given back (waits answer SHOOTDOWN_FAILED) until they are declared dead without this flag.
+#define SHOOTDOWN_LOST 1
+
 // Flag of a flush: page-table pages were unlinked and will be freed or reused. Its ranges then cover everything that they translated, not just what
 // was mapped. Without it only leaf entries changed.
 #define SHOOTDOWN_FREED_TABLES 1
@@ -287,6 +290,14 @@ typedef struct SHOOTDOWN_ALIGNED(128) shootdown_space_t {
 
 // What is called in a rendezvous: on each CPU, once a step, from 0.
 typedef void (*StepFunction)(void *data, uint32_t cpu, uint32_t step);
+
+// What CPUs that have died did not run: calls that have ended without an answer, of each of which the function may have run, in part too; nodes that may be posted again.
+typedef struct Unserved {
+  // Calls.
+  uint64_t calls;
+  // Nodes.
+  uint64_t nodes;
+} Unserved;
 
 // A function that can be posted to one CPU at a time, in any number and under any lock: memory of the caller's, all zero (SHOOTDOWN_NODE_INIT)
 // before shootdown_node_init.
@@ -524,6 +535,23 @@ shootdown_status_t shootdown_enter_quiet(struct shootdown_engine_t *engine);
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_BUSY.
 shootdown_status_t shootdown_leave_quiet(struct shootdown_engine_t *engine);
+
+// These CPUs have stopped for good: whatever waits for them ends, and what they had begun is completed. They are offline. Those that have died together are declared together. Until they are reset and come
+// online again they execute nothing, and walk no page tables but the kernel's permanent ones, or else flags has SHOOTDOWN_LOST. Their stacks, and what they have lent, stay until
+// shootdown_is_settled says so. Any context but NMI; spins for all other online CPUs, serving flushes: no lock is held that they spin for without polling. Not between shootdown_walk_begin and shootdown_walk_end. Writes to
+// unserved, unless it is null, what they have not run.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (flags, or this CPU is among them), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY.
+shootdown_status_t shootdown_declare_dead(struct shootdown_engine_t *engine,
+                                          const struct shootdown_cpus_t *cpus,
+                                          uint32_t flags,
+                                          struct Unserved *unserved);
+
+// SHOOTDOWN_OK if all that a CPU had begun that has died is complete, and nobody uses what it has lent: its stacks may be used again, and it may come back. SHOOTDOWN_BUSY if not. Any context; does not block.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_BUSY.
+shootdown_status_t shootdown_is_settled(struct shootdown_engine_t *engine,
+                                        uint32_t cpu);
 
 // Writes to cpus the CPUs that are online now. Any context; does not block.
 //

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use shootdown::control::{KickTicket, Rendezvous};
-use shootdown::{CpuId, CpuMask, Cpus};
+use shootdown::{CpuId, CpuMask, Cpus, Platform};
 
 use crate::cpus::{CpuSet, cpu_id, mask_at, put_mask};
 use crate::function::{Bound, Function};
@@ -276,6 +276,83 @@ pub unsafe extern "C" fn shootdown_leave_quiet(engine: *mut EngineStorage) -> St
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
         match machine.engine.control().leave_quiet() {
+            true => Ok(()),
+            false => Err(SHOOTDOWN_BUSY),
+        }
+    })())
+}
+
+/// These CPUs may still walk page tables: what they may walk is not given back (waits answer SHOOTDOWN_FAILED) until they are declared dead without this flag.
+pub const SHOOTDOWN_LOST: u32 = 1;
+
+/// What CPUs that have died did not run: calls that have ended without an answer, of each of which the function may have run, in part too; nodes that may be posted again.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Unserved {
+    /// Calls.
+    pub calls: u64,
+    /// Nodes.
+    pub nodes: u64,
+}
+
+/// These CPUs have stopped for good: whatever waits for them ends, and what they had begun is completed. They are offline. Those that have died together are declared together. Until they are reset and come
+/// online again they execute nothing, and walk no page tables but the kernel's permanent ones, or else flags has SHOOTDOWN_LOST. Their stacks, and what they have lent, stay until
+/// shootdown_is_settled says so. Any context but NMI; spins for all other online CPUs, serving flushes: no lock is held that they spin for without polling. Not between shootdown_walk_begin and shootdown_walk_end. Writes to
+/// unserved, unless it is null, what they have not run.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID (flags, or this CPU is among them), SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+/// 2. The CPUs do as it is told above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_declare_dead(
+    engine: *mut EngineStorage,
+    cpus: *const CpuSet,
+    flags: u32,
+    unserved: *mut Unserved,
+) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        // SAFETY: duty 1.
+        let cpus = unsafe { mask_at(cpus) }?;
+        machine.check_memory()?;
+        let me = machine.engine.platform().current_cpu();
+        if flags & !SHOOTDOWN_LOST != 0 || cpus.contains(me) {
+            return Err(SHOOTDOWN_INVALID);
+        }
+        let control = machine.engine.control();
+        let found = match flags {
+            // SAFETY: duty 2.
+            0 => unsafe { control.declare_dead(&cpus) },
+            // SAFETY: duty 2.
+            _ => unsafe { control.declare_lost(&cpus) },
+        };
+        if !unserved.is_null() {
+            let found = Unserved {
+                calls: found.calls as u64,
+                nodes: found.data as u64,
+            };
+            // SAFETY: duty 1.
+            unsafe { unserved.write(found) };
+        }
+        Ok(())
+    })())
+}
+
+/// SHOOTDOWN_OK if all that a CPU had begun that has died is complete, and nobody uses what it has lent: its stacks may be used again, and it may come back. SHOOTDOWN_BUSY if not. Any context; does not block.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_BUSY.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_is_settled(engine: *mut EngineStorage, cpu: u32) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        match machine.engine.control().is_settled(cpu_id(cpu)?) {
             true => Ok(()),
             false => Err(SHOOTDOWN_BUSY),
         }

@@ -226,7 +226,7 @@ fn sent(answer: c_int) -> Result<(), IpiRefused> {
 // says so. 10. `prefetch_write` does nothing. 11. and 12. as the header says.
 unsafe impl shootdown::Platform for Host {
     type Cpus = shootdown::Cpus<{ crate::machine::N }>;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true);
+    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true).with_deaths(true);
     type IrqState = usize;
 
     fn current_cpu(&self) -> CpuId {

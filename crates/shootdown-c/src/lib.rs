@@ -45,8 +45,9 @@ pub use call::{
     shootdown_submit_call, shootdown_try_submit_call,
 };
 pub use control::{
-    SHOOTDOWN_OF_THREADS, SHOOTDOWN_WITHOUT_FLUSHES, StepFunction, shootdown_arrive, shootdown_ask,
-    shootdown_barrier, shootdown_enter_quiet, shootdown_kick, shootdown_leave_quiet,
+    SHOOTDOWN_LOST, SHOOTDOWN_OF_THREADS, SHOOTDOWN_WITHOUT_FLUSHES, StepFunction, Unserved,
+    shootdown_arrive, shootdown_ask, shootdown_barrier, shootdown_declare_dead,
+    shootdown_enter_quiet, shootdown_is_settled, shootdown_kick, shootdown_leave_quiet,
     shootdown_rendezvous, shootdown_serialise,
 };
 pub use cpus::{CpuSet, shootdown_ready_cpus};

@@ -400,6 +400,18 @@ fn barriers_and_functions_that_are_asked_for() {
     assert_eq!(meet(3, 1, Some(count_step)), SHOOTDOWN_FAILED);
     assert_eq!((absent.words[0], counted), (2, 4));
     told!(SHOOTDOWN_BUSY, shootdown_arrive(engine));
+    let mut unserved = Unserved::default();
+    let mut declare = |words: u64, flags| {
+        let mut cpus = CpuSet::default();
+        cpus.words[0] = words;
+        call!(shootdown_declare_dead(engine, &cpus, flags, &mut unserved))
+    };
+    assert_eq!(declare(1, 0), SHOOTDOWN_INVALID, "this CPU");
+    assert_eq!(declare(2, 2), SHOOTDOWN_INVALID);
+    assert_eq!(declare(2, SHOOTDOWN_LOST), SHOOTDOWN_OK);
+    assert_eq!(declare(2, 0), SHOOTDOWN_OK);
+    assert_eq!(unserved, Unserved::default());
+    told!(SHOOTDOWN_OK, shootdown_is_settled(engine, 1));
     told!(SHOOTDOWN_BUSY, shootdown_leave_quiet(engine));
     told!(SHOOTDOWN_OK, shootdown_enter_quiet(engine));
     told!(SHOOTDOWN_OK, shootdown_leave_quiet(engine));
