@@ -4,8 +4,8 @@
 
 mod puppet;
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use puppet::*;
 use shootdown::calls::{CallData, NotReady, PostRefused, Wait};
@@ -197,6 +197,7 @@ fn a_lost_cpu_comes_back_when_it_is_dead() {
 /// One that died as it told a listener something keeps nobody from listening.
 #[test]
 fn nobody_waits_for_one_that_died_in_a_notice() {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
     let (machine, puppet) = with_puppet::<4>();
     let space: &'static _ = Box::leak(Box::new(AddressSpace::new(machine, tables(1))));
     let tlbs = machine.secondary_tlbs();
@@ -209,13 +210,15 @@ fn nobody_waits_for_one_that_died_in_a_notice() {
             machine.secondary_tlbs().unlisten(space);
             machine.secondary_tlbs().listen(space, 8);
         });
+        // What would wait for ever panics on the puppet.
+        IS_OVER.store(true, Relaxed);
         std::panic::resume_unwind(Box::new(()));
     });
     puppet.as_cpu(3, || {
         let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             machine.flush(space, pages(0, 1), FreedTables::No);
         }));
-        assert!(flushed.is_err());
+        assert!(flushed.is_err() && IS_OVER.load(Relaxed));
     });
     tlbs.unlisten(space);
 }
