@@ -6,17 +6,19 @@
 //! cargo run --release -p shootdown-hosted --example instructions -- [--json FILE]
 //! ```
 
+#[path = "stepping/measure.rs"]
+mod measure;
 mod stepping;
 
 use shootdown::Cpus;
-use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use measure::{count, cycles};
 use serde_json::json;
 use shootdown::*;
 use shootdown_peers::{CrossCall, Peer};
-use stepping::{Puppet, step_through};
+use stepping::Puppet;
 
 /// An engine for 64 CPUs of which two are online in a space: the engine, and the space.
 macro_rules! engine {
@@ -110,23 +112,6 @@ fn main() {
     }
 }
 
-/// Cycles of one of many in a row: the median of a hundred turns.
-fn cycles(work: &dyn Fn()) -> u64 {
-    const EACH: u64 = 1000;
-    let mut turns: [u64; 101] = std::array::from_fn(|_| {
-        let begun = now();
-        (0..EACH).for_each(|_| black_box(work)());
-        (now() - begun) / EACH
-    });
-    turns.sort_unstable();
-    turns[turns.len() / 2]
-}
-
-fn now() -> u64 {
-    // SAFETY: every x86-64 processor has the counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
 /// Has two CPUs online.
 fn bring_up<const PLAIN: bool>(
     engine: &Shootdown<Puppet<Cpus<64>, PLAIN>>,
@@ -173,10 +158,4 @@ fn calls(at: usize, peer: Peer) -> &'static dyn CrossCall<Cpus<64>> {
             engine
         }
     })
-}
-
-fn count<R>(operation: impl Fn() -> R) -> u64 {
-    let mut instructions = 0;
-    step_through(operation, |_| instructions += 1);
-    instructions
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use shootdown::*;
 
 /// Two CPUs on one thread.
-pub struct Puppet<C = Cpus<64>, const PLAIN: bool = false> {
+pub struct Puppet<C = Cpus<64>, const PLAIN: bool = false, const QUIET: bool = false> {
     /// The CPU that the thread plays.
     pub current: AtomicU32,
     interrupted: AtomicBool,
@@ -16,7 +16,7 @@ pub struct Puppet<C = Cpus<64>, const PLAIN: bool = false> {
     cpus: PhantomData<C>,
 }
 
-impl<C, const PLAIN: bool> Puppet<C, PLAIN> {
+impl<C, const PLAIN: bool, const QUIET: bool> Puppet<C, PLAIN, QUIET> {
     /// A machine whose interrupts this takes.
     pub const fn new(handle_ipi: fn()) -> Self {
         Self {
@@ -30,9 +30,11 @@ impl<C, const PLAIN: bool> Puppet<C, PLAIN> {
 
 // SAFETY: one thread plays both CPUs and changes between them only while CPU 0 relaxes; there are no translations; what one writes
 // the other sees; CPU 0 takes no interrupts.
-unsafe impl<C: Capacity, const PLAIN: bool> Platform for Puppet<C, PLAIN> {
+unsafe impl<C: Capacity, const PLAIN: bool, const QUIET: bool> Platform
+    for Puppet<C, PLAIN, QUIET>
+{
     type Cpus = C;
-    const CONFIG: Config = if PLAIN { Config::PLAIN } else { Config::FULL };
+    const CONFIG: Config = if PLAIN { Config::PLAIN } else { Config::FULL }.with_quiet(QUIET);
     type IrqState = ();
 
     fn current_cpu(&self) -> CpuId {

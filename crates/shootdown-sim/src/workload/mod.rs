@@ -15,6 +15,7 @@ mod overcommitted;
 mod peer;
 mod pingpong;
 mod preemptoff;
+mod quiet;
 mod reclaim;
 mod selected;
 mod shootdown;
@@ -41,6 +42,7 @@ pub use preemptoff::{
     Counts, Findings, LOAD_FIGURES, Load, LoadFigure, Maxima, PUBLISHED_PREEMPTOFF, Preemptoff,
     System,
 };
+pub use quiet::{LeftAlone, Quiet, Quieted};
 pub use reclaim::{Reclaim, Reclaimed, ReclaimedBy};
 pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};

@@ -20,6 +20,7 @@ mod timed_madvise;
 mod timed_overcommit;
 mod timed_pingpong;
 mod timed_preemptoff;
+mod timed_quiet;
 mod timed_spared;
 mod timed_volley;
 mod timed_zerocopy;

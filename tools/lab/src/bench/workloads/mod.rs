@@ -8,6 +8,7 @@ mod madvise;
 mod overcommit;
 mod pingpong;
 mod preemptoff;
+mod quiet;
 mod reclaim;
 mod selected;
 mod shoot;
@@ -28,6 +29,7 @@ pub const PROGRAMS: &[&Program] = &[
     &overcommit::PROGRAM,
     &collapse::PROGRAM,
     &reclaim::PROGRAM,
+    &quiet::PROGRAM,
 ];
 
 /// Those that are a contest of calls.
