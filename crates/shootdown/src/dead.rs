@@ -354,7 +354,11 @@ impl<P: Platform> Shootdown<P> {
 
     /// Whatever was announced, somebody may rely on an interrupt that a CPU has not sent. Interrupts are off.
     fn interrupt_all(&self, here: Here<'_, P>) {
-        for cpu in self.ready_cpus().iter() {
+        // One that comes online is called before it is flushed.
+        let mut targets = self.ready_cpus();
+        // ORDERING: Acquire: as in `is_callable`.
+        targets.unite(&self.callable.0.load(Ordering::Acquire));
+        for cpu in targets.iter() {
             self.state(cpu).inbox.ring_all();
             match cpu == here.cpu {
                 true => _ = self.interrupt_self(here),
