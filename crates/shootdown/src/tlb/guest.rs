@@ -72,7 +72,7 @@ impl<C: Capacity> GuestSpace<C> {
     /// # Safety
     /// 1. `enter` enters guest mode at most once, on [`GuestEntry::root`] and under [`GuestEntry::asid`], after having dropped what is cached under it
     ///    if [`GuestEntry::entries`] says so, guest-virtual translations too; it says truly whether it has. It calls nothing of the engine but
-    ///    [`has_work`](CpuControl::has_work).
+    ///    [`has_work`](CpuControl::has_work), and [`enter_quiet`](CpuControl::enter_quiet) and [`leave_quiet`](CpuControl::leave_quiet) around the guest.
     /// 2. An interrupt of the engine that is pending, or comes, ends guest mode, and stays pending until `enter` has returned; or the host does what
     ///    [`is_in_guest`](CpuControl::is_in_guest) says.
     /// 3. The processor uses nothing cached under the tag, and walks no tables of `root`, outside of `enter`; and enters them in no other way.
