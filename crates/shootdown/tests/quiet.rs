@@ -11,6 +11,7 @@ use puppet::{
     Count, GLOBAL, KERNEL_ROOT, Machine, Moment, Puppet, cpu, mask, pages, tables, with_puppet,
 };
 use shootdown::calls::{CallData, PostRefused, Wait};
+use shootdown::guest::{GuestExit, GuestSpace, Vcpu};
 use shootdown::*;
 
 /// A page of the kernel.
@@ -135,6 +136,29 @@ fn all_that_concerns_more_than_the_kernel_interrupts_it() {
             machine.switch_away(&space, KERNEL_ROOT);
         });
     }
+}
+
+/// A virtual CPU that owns its core: a flush of its guest has it leave, and a kick does not.
+#[test]
+fn a_flush_of_its_guest_interrupts_it() {
+    let (machine, puppet) = with_puppet::<4>();
+    let guest = GuestSpace::new(machine, tables(2));
+    let mut vcpu = Vcpu::new(machine, &guest);
+    let enter = |_| {
+        enter_quiet(machine);
+        puppet.as_cpu(0, || {
+            _ = machine.control().kick(&mask([3]));
+            assert!(!puppet.is_interrupted(3));
+            let flush = machine.submit_flush(&guest, pages(0, 1), FreedTables::No);
+            assert!(puppet.is_interrupted(3) && !flush.is_done());
+            std::mem::forget(flush);
+        });
+        assert!(leave_quiet(machine));
+        GuestExit::Ran(())
+    };
+    // SAFETY: 1. to 3. it enters nothing.
+    puppet.as_cpu(3, || unsafe { guest.run(machine, &mut vcpu, enter) });
+    assert!(puppet.deliver(3));
 }
 
 #[test]

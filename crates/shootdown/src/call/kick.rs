@@ -34,7 +34,8 @@ impl<P: Platform> KickTicket<'_, P> {
 impl<'a, P: Platform> CpuControl<'a, P> {
     /// Has every online CPU of `targets` but this one pass through the engine once: it takes the interrupt, or looks for flushes
     /// where it waits or polls. A hypervisor's vCPU has left guest mode by then, a halted CPU is awake; a CPU in a stretch with interrupts
-    /// off that does not poll has left it. What a target did before is seen after the wait, and it sees then what was written before the kick.
+    /// off that does not poll has left it. What a target did before is seen after the wait, and it sees then what was written before the kick. One that is
+    /// [quiet](Self::enter_quiet) is left where it is, in a guest, too: it has passed, and sees it when it is in the kernel again.
     ///
     /// Interrupts and preemption in any state. Does not wait for the targets; it may wait for a request slot of this CPU, serving
     /// flushes. Unlike a call it may be used, and waited for, inside a called function and under locks whose spin loops
@@ -48,7 +49,7 @@ impl<'a, P: Platform> CpuControl<'a, P> {
 
     /// Has every online CPU of `targets` fetch its instructions anew, this one too ([`Platform::synchronise_here`]): each does so between this call and the end of the
     /// wait, in the interrupt or where it polls or waits. For code that was changed: write it and clean the caches before. What a CPU executes before its turn may
-    /// be old or new; one that comes online later synchronises when `online` has returned.
+    /// be old or new; one that comes online later synchronises when `online` has returned, one that is [quiet](Self::enter_quiet) when it is in the kernel again.
     ///
     /// Context and panics as [`kick`](Self::kick); and where the platform has no `synchronise_here`.
     pub fn serialise(self, targets: &CpuMask<P::Cpus>) -> KickTicket<'a, P> {

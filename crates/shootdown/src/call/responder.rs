@@ -165,7 +165,7 @@ impl<P: Platform> Shootdown<P> {
         // As in `poll`.
         let cpu = self.platform.current_cpu();
         let state = self.state(cpu);
-        if !self.is_told(cpu, state) {
+        if !self.has_come(cpu, state) {
             return false;
         }
         self.poll_with(Self::serve)
@@ -173,7 +173,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Whether something was announced to `cpu`, which is this one, and not taken; a hint.
     #[inline]
-    pub(crate) fn is_told(&self, cpu: CpuId, state: &CpuMemory<P>) -> bool {
+    pub(crate) fn has_come(&self, cpu: CpuId, state: &CpuMemory<P>) -> bool {
         let is_idle = state.inbox.is_quiet(cpu) && state.posted.0.is_empty();
         !is_idle || self.is_broadcast_due(cpu, state, false)
     }

@@ -194,7 +194,7 @@ impl<P: Platform> CpuControl<'_, P> {
         // ORDERING: as in `is_in_guest`.
         fence(Ordering::SeqCst);
         let memory = self.0.attached(cpu);
-        memory.is_some_and(|memory| self.0.is_told(cpu, memory))
+        memory.is_some_and(|memory| self.0.has_come(cpu, memory))
     }
 }
 
@@ -220,7 +220,7 @@ impl<P: Platform> Shootdown<P> {
         if running.is_empty() {
             return FlushTicket::done(self);
         }
-        let kick = self.publish_kick(Some(&running), FlushRequest::NOTHING);
+        let kick = self.publish_kick(Some(&running), FlushRequest::leave(guest.id));
         FlushTicket::new(self, kick, None)
     }
 }

@@ -34,6 +34,15 @@ impl FlushRequest {
         ..Self::NOTHING
     };
 
+    /// Names a guest, which no CPU has loaded as a space: a target leaves guest mode to acknowledge it, and does nothing else. Not [`NOTHING`](Self::NOTHING), which passes
+    /// [quiet](crate::control::CpuControl::enter_quiet) CPUs by.
+    pub(super) fn leave(guest: SpaceId) -> Self {
+        Self {
+            space: guest,
+            ..Self::NONE
+        }
+    }
+
     /// Each target executes a full barrier.
     pub(crate) const BARRIER: Self = Self {
         space: SpaceId::BARRIER,
