@@ -11,6 +11,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::atomic_mask::AtomicCpuMask;
 use crate::call::{Kind, Number, RequestRef, SLOTS};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
@@ -21,7 +22,7 @@ use crate::mask::CpuMask;
 use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, const_fn, fence};
 use crate::tlb::AddressSpace;
 
 /// What CPUs that have died did not run.
@@ -31,6 +32,28 @@ pub struct Unserved {
     pub calls: usize,
     /// Posted data that have not run, and may be posted again.
     pub data: usize,
+}
+
+/// The CPUs that have died.
+#[derive(Debug)]
+pub(crate) struct DeadCpus<C: Capacity> {
+    all: AtomicCpuMask<C>,
+    /// Those that may still walk tables.
+    lost: AtomicCpuMask<C>,
+    /// How often any has been lost.
+    losses: AtomicU64,
+}
+
+impl<C: Capacity> DeadCpus<C> {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self {
+                all: AtomicCpuMask::new(),
+                lost: AtomicCpuMask::new(),
+                losses: AtomicU64::new(0),
+            }
+        }
+    }
 }
 
 /// How often CPUs had been lost when a flush began, or that one that is lost may use what the flush is about.
@@ -43,17 +66,20 @@ impl Losses {
     /// It stands in a request above the number of its slot: there is room, and a ticket is no larger.
     const SHIFT: u32 = 8;
 
-    /// The request of a flush, if there is one, with these beside it.
-    pub(crate) fn beside(self, request: Option<RequestRef>, me: CpuId) -> Option<RequestRef> {
-        // Where no CPU had to be asked, one that has ended: hardly any has this number, and one that has ends, too.
-        let ended = (self == Self::HELD).then_some(RequestRef {
+    const fn of(count: u64) -> Self {
+        Self(count as usize % Self::HELD.0)
+    }
+
+    /// The request of a flush with these beside it. Where no CPU was asked there is none, and one may be lost that would have been: then it is request 0 of the slot, which has
+    /// ended, or ends.
+    pub(crate) fn beside(self, request: Option<RequestRef>, me: CpuId) -> RequestRef {
+        let mut request = request.unwrap_or(RequestRef {
             initiator: me,
             slot: 0,
             number: Number::of_word(0),
         });
-        let mut request = request.or(ended)?;
         request.slot |= self.0 << Self::SHIFT;
-        Some(request)
+        request
     }
 
     /// The two again.
@@ -93,11 +119,11 @@ impl<P: Platform> CpuControl<'_, P> {
     pub unsafe fn declare_dead(self, cpus: &CpuMask<P::Cpus>) -> Unserved {
         const { assert!(P::CONFIG.has_deaths, "CONFIG lacks with_deaths") };
         let engine = self.0;
-        let unserved = engine.declare(cpus);
+        let unserved = engine.declare(cpus, false);
         for cpu in cpus.iter().filter(|cpu| engine.is_lost(*cpu)) {
             engine.state(cpu).lazy.reset();
             // ORDERING: Release: it is nowhere; pairs with `forget_dead`.
-            engine.dead.0[LOST].remove(cpu, Ordering::Release);
+            engine.dead.0.lost.remove(cpu, Ordering::Release);
         }
         unserved
     }
@@ -116,13 +142,7 @@ impl<P: Platform> CpuControl<'_, P> {
     /// 1. and 3. as there.
     pub unsafe fn declare_lost(self, cpus: &CpuMask<P::Cpus>) -> Unserved {
         const { assert!(P::CONFIG.has_deaths, "CONFIG lacks with_deaths") };
-        let engine = self.0;
-        for cpu in cpus.iter().filter(|cpu| !engine.is_dead(*cpu)) {
-            engine.dead.0[LOST].insert(cpu, Ordering::Relaxed);
-        }
-        // Before any wait ends for them: who finds that they do not answer, or that they are no targets, finds this.
-        engine.losses.fetch_add(1, Relaxed);
-        engine.declare(cpus)
+        self.0.declare(cpus, true)
     }
 
     /// Whether all that `cpu` had begun is complete, which has died, and nobody uses what it has lent: its stacks may be used again, and it may come back. Any context; does
@@ -136,16 +156,12 @@ impl<P: Platform> CpuControl<'_, P> {
     }
 }
 
-/// Those of the dead that may still walk tables.
-const LOST: usize = 1;
-const ALL: usize = 0;
-
 impl<P: Platform> Shootdown<P> {
-    /// These have stopped for good.
-    fn declare(&self, cpus: &CpuMask<P::Cpus>) -> Unserved {
+    /// These have stopped for good, and are lost, perhaps.
+    fn declare(&self, cpus: &CpuMask<P::Cpus>, are_lost: bool) -> Unserved {
         let _preempt = PreemptGuard::new(&self.platform);
         self.forbid_wait_in_walk();
-        let dead = self.withdraw_dead(cpus);
+        let dead = self.withdraw_dead(cpus, are_lost);
         if dead.is_empty() {
             return Unserved::default();
         }
@@ -193,7 +209,7 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// Nothing new is sent to these, and none of them keeps others from anything. Returns those that this CPU has to complete for.
-    fn withdraw_dead(&self, cpus: &CpuMask<P::Cpus>) -> CpuMask<P::Cpus> {
+    fn withdraw_dead(&self, cpus: &CpuMask<P::Cpus>, are_lost: bool) -> CpuMask<P::Cpus> {
         let (_irq, here) = self.stay();
         let me = here.cpu;
         assert!(!cpus.contains(me), "{me} declares itself dead");
@@ -216,8 +232,17 @@ impl<P: Platform> Shootdown<P> {
                 }
             }
         }
+        if are_lost {
+            for cpu in dead.iter().filter(|cpu| cpus.contains(*cpu)) {
+                self.dead.0.lost.insert(cpu, Ordering::Relaxed);
+            }
+            // ORDERING: Release: who finds the count finds them; pairs with `losses`. It comes before they are no targets any more, and before anything is answered for them: who
+            // finds that finds the count.
+            self.dead.0.losses.fetch_add(1, Ordering::Release);
+        }
         for cpu in dead.iter() {
-            self.dead.0[ALL].insert(cpu, Ordering::Relaxed);
+            // ORDERING: Release: if it is lost, that is said before; pairs with `forget_dead`.
+            self.dead.0.all.insert(cpu, Ordering::Release);
             // Before what they leave is answered: who waits for that finds it.
             self.deaths.fetch_add(1, Relaxed);
             // ORDERING: Release, as in `withdraw`.
@@ -375,7 +400,7 @@ impl<P: Platform> Shootdown<P> {
             "{me} comes online and was declared lost: declare it dead, when it has been reset"
         );
         // Relaxed: the kick publishes it. Who has answered looks again before it takes anybody out of a set (`forget_dead`).
-        self.dead.0[ALL].remove(me, Ordering::Relaxed);
+        self.dead.0.all.remove(me, Ordering::Relaxed);
         self.settle();
     }
 
@@ -391,9 +416,10 @@ impl<P: Platform> Shootdown<P> {
         if !self.has_deaths() {
             return;
         }
-        // ORDERING: Acquire: it is nowhere, if it was lost; pairs with `declare_dead`.
-        let lost = self.dead.0[LOST].group(group).load(Ordering::Acquire);
-        let dead = holders & !lost & self.dead.0[ALL].group(group).load(Ordering::Relaxed);
+        // ORDERING: Acquire: who finds one that is lost finds that in the other set, which is read behind this; pairs with `withdraw_dead`.
+        let dead = holders & self.dead.0.all.group(group).load(Ordering::Acquire);
+        // ORDERING: Acquire: one that was lost is nowhere now; pairs with `declare_dead`.
+        let dead = dead & !self.dead.0.lost.group(group).load(Ordering::Acquire);
         // Before one of them comes back it kicks those that are online.
         if dead != 0 && self.is_ready(here.cpu) {
             // ORDERING: Release, as in `leave`.
@@ -413,45 +439,44 @@ impl<P: Platform> Shootdown<P> {
     /// Whether `cpu`, which is below the capacity, has died.
     #[inline]
     pub(crate) fn is_dead(&self, cpu: CpuId) -> bool {
-        self.has_deaths() && self.dead.0[ALL].contains(cpu, Ordering::Relaxed)
+        self.has_deaths() && self.dead.0.all.contains(cpu, Ordering::Relaxed)
     }
 
     pub(crate) fn dead_cpus(&self) -> CpuMask<P::Cpus> {
-        self.dead.0[ALL].load(Ordering::Relaxed)
+        self.dead.0.all.load(Ordering::Relaxed)
     }
 
     /// Whether `cpu`, which is below the capacity, may still walk tables, although it has died.
     fn is_lost(&self, cpu: CpuId) -> bool {
-        self.dead.0[LOST].contains(cpu, Ordering::Relaxed)
+        self.dead.0.lost.contains(cpu, Ordering::Relaxed)
     }
 
     /// What a flush has to know of losses, where CPUs that `may_use` what it is about may be lost. After the barrier of I1, and before it looks for its targets.
     #[inline]
     pub(crate) fn losses(&self, may_use: impl Fn(CpuId) -> bool) -> Losses {
-        if !P::CONFIG.has_deaths || self.losses.load(Relaxed) == 0 {
+        if !P::CONFIG.has_deaths {
             return Losses::NONE;
         }
-        let lost = self.dead.0[LOST].load(Ordering::Relaxed);
-        match lost.iter().any(may_use) {
+        // ORDERING: Acquire, before the set is read: a CPU that is lost later changes the count; pairs with `withdraw_dead`.
+        let count = self.dead.0.losses.load(Ordering::Acquire);
+        let lost = || self.dead.0.lost.load(Ordering::Relaxed);
+        match count != 0 && lost().iter().any(may_use) {
             true => Losses::HELD,
-            false => self.losses_so_far(),
+            false => Losses::of(count),
         }
-    }
-
-    fn losses_so_far(&self) -> Losses {
-        Losses(self.losses.load(Relaxed) as usize % Losses::HELD.0)
     }
 
     /// A flush is over that knew of these: whether a CPU may still use what it was about.
     #[inline]
     pub(crate) fn was_lost(&self, known: Losses) -> bool {
-        P::CONFIG.has_deaths && known != self.losses_so_far()
+        // Relaxed: who answered for a lost CPU has counted before.
+        P::CONFIG.has_deaths && known != Losses::of(self.dead.0.losses.load(Ordering::Relaxed))
     }
 
     /// Whether any CPU is lost.
     pub(crate) fn has_lost(&self) -> bool {
         // ORDERING: Acquire: those that were are nowhere; pairs with `declare_dead`.
-        P::CONFIG.has_deaths && !self.dead.0[LOST].is_empty(Ordering::Acquire)
+        P::CONFIG.has_deaths && !self.dead.0.lost.is_empty(Ordering::Acquire)
     }
 
     /// Stops a CPU that was declared dead, and serves.

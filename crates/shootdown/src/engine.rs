@@ -6,6 +6,7 @@ use crate::atomic_mask::AtomicCpuMask;
 use crate::call::{Meeting, Ring};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
+use crate::dead::DeadCpus;
 use crate::guard::IrqGuard;
 use crate::handle::Watcher;
 use crate::mask::CpuMask;
@@ -37,10 +38,9 @@ pub struct Shootdown<P: Platform> {
     pub(crate) ready: Padded<AtomicCpuMask<P::Cpus>>,
     /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
     pub(crate) callable: Padded<AtomicCpuMask<P::Cpus>>,
-    /// Those that have stopped for good, those of them that may still walk tables, and how often any has.
-    pub(crate) dead: Padded<[AtomicCpuMask<P::Cpus>; 2]>,
+    pub(crate) dead: Padded<DeadCpus<P::Cpus>>,
+    /// How often any CPU has died.
     pub(crate) deaths: CoreU64,
-    pub(crate) losses: CoreU64,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     pub(crate) departure: Padded<AtomicU64>,
     pub(crate) kernel: Padded<KernelPart<P::Cpus>>,
@@ -63,9 +63,8 @@ impl<P: Platform> Shootdown<P> {
                 groups: CoreU64::new(0),
                 ready: Padded(AtomicCpuMask::new()),
                 callable: Padded(AtomicCpuMask::new()),
-                dead: Padded([AtomicCpuMask::new(), AtomicCpuMask::new()]),
+                dead: Padded(DeadCpus::new()),
                 deaths: CoreU64::new(0),
-                losses: CoreU64::new(0),
                 departure: Padded(AtomicU64::new(0)),
                 kernel: Padded(KernelPart::new()),
                 meeting: Padded(Meeting::new()),

@@ -98,8 +98,10 @@ impl<'a, P: Platform> FlushTicket<'a, P> {
                 left.notice = notice;
             }
             if P::CONFIG.has_deaths {
+                // A CPU without memory flushes only while nobody is online, and can be lost.
                 let me = self.pending.engine.platform.current_cpu();
-                left.request = losses.beside(left.request, me);
+                let with_losses = || losses.beside(left.request, me);
+                left.request = (self.pending.engine.attached(me)).map(|_| with_losses());
             }
         }
         self

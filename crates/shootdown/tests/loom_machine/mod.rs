@@ -19,6 +19,8 @@ use std::cell::Cell;
 use std::num::NonZeroU64;
 
 pub const PAGES: usize = 2;
+/// A machine for so many CPUs has some that may die.
+pub const DEADLY: usize = 4;
 /// Tags of a tagged machine.
 pub const TAGS: usize = 2;
 /// The first global tag, and the only one that models use.
@@ -216,7 +218,10 @@ where
     Cpus<N>: Capacity,
 {
     type Cpus = Cpus<N>;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true);
+    // Everywhere it would make all models slower.
+    const CONFIG: shootdown::Config = shootdown::Config::FULL
+        .with_quiet(true)
+        .with_deaths(N == DEADLY);
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
