@@ -480,13 +480,7 @@ fn die<C: Capacity>(
         }
     }
     for cpu in world.declared.borrow().iter() {
-        // Of what another one had marked only that one knows.
-        let is_others = |mark: u64| {
-            let others = world.declared.borrow();
-            (others.iter().filter(|other| *other != cpu)).any(|other| mark == mark_of(other))
-        };
-        let data = world.data.iter().map(place_of);
-        let (mut left, data) = (Vec::new(), data.filter(|(_, mark)| !is_others(*mark)));
+        let (mut left, data) = (Vec::new(), world.data.iter().map(place_of));
         let lost = (world.engine).unfinished(cpu, data, |one| left.push(one));
         // Nobody but the host knows of these.
         left.retain(|one| *one != Unfinished::Posting);
@@ -571,11 +565,6 @@ fn come_back<C: Capacity>(world: &World<C>, place: &str, explore: Explore) {
         });
     });
     assert_eq!(failure, None, "{place}: when the dead come back");
-}
-
-/// What data say that this CPU is about to post.
-fn mark_of(cpu: CpuId) -> u64 {
-    u64::from(cpu.as_u32()) + 1
 }
 
 fn numbers(seed: u64, cpus: usize, limit: u32) -> Vec<CpuId> {

@@ -29,7 +29,7 @@ pub struct CpuMemory<P: Platform> {
     /// Written by this CPU, read and acknowledged by its targets.
     pub(crate) slots: [Slot<P::Cpus>; SLOTS],
     /// What lies beside each slot.
-    pub(crate) indirect: [Padded<Beside>; SLOTS],
+    pub(crate) beside: [Padded<Beside>; SLOTS],
     /// Written by this CPU as it becomes idle and busy again, read by every initiator.
     pub(crate) lazy: LazyMark,
     // What follows this CPU writes; others write only its log of activities, and the counters of waits that end on it. It begins on a line of its own,
@@ -89,7 +89,7 @@ impl<P: Platform> CpuMemory<P> {
                 inbox: Inbox::new(),
                 posted: Padded(PostedList::new()),
                 slots: array_of!(Slot::new(); SLOTS),
-                indirect: array_of!(Padded(Beside::new()); SLOTS),
+                beside: array_of!(Padded(Beside::new()); SLOTS),
                 lazy: LazyMark::new(),
                 tlb: CpuTlb::new(),
                 walks: WalkState::new(),

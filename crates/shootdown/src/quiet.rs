@@ -20,12 +20,18 @@ use crate::platform::{LocalFlush, Platform};
 use crate::sync::{AtomicU64, Ordering, OwnFlag, OwnWord, const_fn, fence};
 use crate::tlb::{FlushRequest, Listener};
 
-/// What an engine keeps for the kernel's part.
+/// What an engine keeps for the kernel's part: who listens to it, and what quiet CPUs may miss.
 #[derive(Debug)]
 pub(crate) struct KernelPart<C: Capacity> {
-    /// Who listens to its flushes.
     pub(crate) listener: Listener,
-    changes: Changes<C>,
+    /// Some CPU is or was quiet: before that nothing is counted, and nobody is passed by. Takes part in no order: who finds it late interrupts a CPU too many.
+    is_on: AtomicBool,
+    /// Which CPUs; likewise.
+    members: AtomicCpuMask<C>,
+    /// How often the kernel's part was flushed.
+    flushes: AtomicU64,
+    /// How often its text was changed.
+    texts: AtomicU64,
 }
 
 impl<C: Capacity> KernelPart<C> {
@@ -33,29 +39,6 @@ impl<C: Capacity> KernelPart<C> {
         pub(crate) fn new() -> Self {
             Self {
                 listener: Listener::new(),
-                changes: Changes::new(),
-            }
-        }
-    }
-}
-
-/// What quiet CPUs may miss.
-#[derive(Debug)]
-struct Changes<C: Capacity> {
-    /// Some CPU is or was quiet: before that nothing is counted, and nobody is passed by. Takes part in no order: who finds it late interrupts a CPU too many.
-    is_on: AtomicBool,
-    /// Which CPUs; likewise.
-    members: AtomicCpuMask<C>,
-    /// Flushes of the kernel's part.
-    flushes: AtomicU64,
-    /// Changes of the kernel's text.
-    texts: AtomicU64,
-}
-
-impl<C: Capacity> Changes<C> {
-    const_fn! {
-        fn new() -> Self {
-            Self {
                 is_on: AtomicBool::new(false),
                 members: AtomicCpuMask::new(),
                 flushes: AtomicU64::new(0),
@@ -144,12 +127,9 @@ impl<P: Platform> CpuControl<'_, P> {
         if !state.known.is_member.get() {
             engine.join_quiet(Here { cpu, state });
         }
+        let mark = &state.lazy.quiet.0;
         // ORDERING: Release: an initiator that passes us by gives away what we have used (I4, I5); pairs with `is_quiet`.
-        state
-            .lazy
-            .quiet
-            .0
-            .store(QuietMark::QUIET, Ordering::Release);
+        mark.store(QuietMark::QUIET, Ordering::Release);
     }
 
     /// This CPU is in the kernel again. What it has missed is made good when this returns: everything is dropped, if a flush has passed it by; instructions are fetched anew, if
@@ -162,14 +142,12 @@ impl<P: Platform> CpuControl<'_, P> {
     pub fn leave_quiet(self) -> bool {
         const { assert!(P::CONFIG.has_quiet, "CONFIG lacks with_quiet") };
         let engine = self.0;
-        let cpu = engine.platform.current_cpu();
-        let memory = engine.attached(cpu);
+        let memory = engine.attached(engine.platform.current_cpu());
         // Relaxed: only this CPU writes it.
-        let mark = |memory: &CpuMemory<P>| memory.lazy.quiet.0.load(Ordering::Relaxed);
-        match memory {
-            Some(state) if mark(state) != QuietMark::IN_KERNEL => engine.make_good(),
-            _ => false,
-        }
+        let is_in_kernel = |memory: &CpuMemory<P>| {
+            memory.lazy.quiet.0.load(Ordering::Relaxed) == QuietMark::IN_KERNEL
+        };
+        !memory.is_none_or(is_in_kernel) && engine.make_good()
     }
 
     /// As [`post_data`](Shootdown::post_data), but does not interrupt a target that is [quiet](Self::enter_quiet): that one runs the function when it is in the kernel again.
@@ -196,9 +174,9 @@ impl<P: Platform> Shootdown<P> {
     /// Has initiators look at this CPU's mark.
     #[cold]
     fn join_quiet(&self, here: Here<'_, P>) {
-        let changes = &self.kernel.0.changes;
-        changes.members.insert(here.cpu, Ordering::Relaxed);
-        changes.is_on.store(true, Relaxed);
+        let kernel = &self.kernel.0;
+        kernel.members.insert(here.cpu, Ordering::Relaxed);
+        kernel.is_on.store(true, Relaxed);
         here.known.is_member.set(true);
     }
 
@@ -206,19 +184,19 @@ impl<P: Platform> Shootdown<P> {
     #[cold]
     fn make_good(&self) -> bool {
         let (_irq, here) = self.stay();
-        let (changes, known, mark) = (&self.kernel.0.changes, &here.known, &here.lazy.quiet.0);
+        let (kernel, known, mark) = (&self.kernel.0, &here.known, &here.lazy.quiet.0);
         let was_quiet = mark.load(Ordering::Relaxed) == QuietMark::QUIET;
         // Relaxed: the barrier publishes it.
         mark.store(QuietMark::RETURNING, Ordering::Relaxed);
         // ORDERING: store mark / read counts, posted data and what was changed, against change, count, post / read mark: either an initiator finds us here, or we find what it has
         // counted, and changed before. (One that finds us here interrupts us, whatever we find.)
         fence(Ordering::SeqCst);
-        let flushes = changes.flushes.load(Ordering::Relaxed);
+        let flushes = kernel.flushes.load(Ordering::Relaxed);
         if flushes != known.flushes.get() {
             self.drop_local(LocalFlush::All);
             known.flushes.set(flushes);
         }
-        let texts = changes.texts.load(Ordering::Relaxed);
+        let texts = kernel.texts.load(Ordering::Relaxed);
         if texts != known.texts.get() {
             self.synchronise();
             known.texts.set(texts);
@@ -236,9 +214,9 @@ impl<P: Platform> Shootdown<P> {
     /// Counts a flush of the kernel's part, for those that miss it; 0 where nobody is quiet. The barrier of I1 follows.
     #[inline]
     pub(crate) fn count_flush(&self) -> u64 {
-        let changes = &self.kernel.0.changes;
-        match P::CONFIG.has_quiet && changes.is_on.load(Relaxed) {
-            true => changes.flushes.fetch_add(1, Ordering::Relaxed) + 1,
+        let kernel = &self.kernel.0;
+        match P::CONFIG.has_quiet && kernel.is_on.load(Relaxed) {
+            true => kernel.flushes.fetch_add(1, Ordering::Relaxed) + 1,
             false => 0,
         }
     }
@@ -249,13 +227,13 @@ impl<P: Platform> Shootdown<P> {
         cpus: Option<&CpuMask<P::Cpus>>,
         request: FlushRequest,
     ) -> Option<CpuMask<P::Cpus>> {
-        let changes = &self.kernel.0.changes;
+        let kernel = &self.kernel.0;
         let is_missable = matches!(request, FlushRequest::NOTHING | FlushRequest::SERIALISE);
-        if !P::CONFIG.has_quiet || !is_missable || !changes.is_on.load(Relaxed) {
+        if !P::CONFIG.has_quiet || !is_missable || !kernel.is_on.load(Relaxed) {
             return None;
         }
         if request == FlushRequest::SERIALISE {
-            changes.texts.fetch_add(1, Ordering::Relaxed);
+            kernel.texts.fetch_add(1, Ordering::Relaxed);
         }
         // ORDERING: what was done before, and the count / read marks, against store mark / read anything in `make_good`.
         fence(Ordering::SeqCst);
@@ -287,12 +265,7 @@ impl<P: Platform> Shootdown<P> {
 
     /// Whether `cpu`, seen from another, uses nothing of the kernel. After a barrier.
     pub(crate) fn is_quiet(&self, cpu: CpuId) -> bool {
-        let is_member = self
-            .kernel
-            .0
-            .changes
-            .members
-            .contains(cpu, Ordering::Relaxed);
+        let is_member = self.kernel.0.members.contains(cpu, Ordering::Relaxed);
         is_member && self.state(cpu).lazy.quiet.is_quiet()
     }
 }

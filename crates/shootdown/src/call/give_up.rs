@@ -124,7 +124,7 @@ impl<'a, P: Platform> CpuControl<'a, P> {
         if !engine.is_callable(target) {
             return Err(SubmitRefused::NotReady);
         }
-        here.indirect[slot.index].0.fate.open();
+        here.beside[slot.index].0.fate.open();
         let request = carrying::<F, _>(function);
         let published = engine.publish(&slot, Kind::REVOCABLE, request, Some(target));
         Ok(CallTicket {
@@ -162,7 +162,7 @@ impl<P: Platform> Shootdown<P> {
     /// what was seen.
     fn fate_of(&self, initiator: CpuId, slot: usize, target: CpuId) -> Option<(&Fate, u64)> {
         let state = self.state(initiator);
-        let fate = &state.indirect[slot].0.fate;
+        let fate = &state.beside[slot].0.fate;
         // ORDERING: Acquire, before the pending set is read: if this is the word of a later call, the bit of the one before is gone; pairs with `open`.
         let seen = fate.0.load(Ordering::Acquire);
         let kind = state.slots[slot].kind_of(target)?;
@@ -204,7 +204,7 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn complete_given_up(&self, last: RequestRef) {
         let state = self.state(last.initiator);
         let slot = &state.slots[last.slot];
-        if slot.is_done(last.number) || !state.indirect[last.slot].0.fate.is_given_up() {
+        if slot.is_done(last.number) || !state.beside[last.slot].0.fate.is_given_up() {
             return;
         }
         // Nobody else ends it.
@@ -221,6 +221,6 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn is_given_up(&self, request: RequestRef) -> bool {
         let state = self.state(request.initiator);
         let is_revocable = state.slots[request.slot].kind().is_revocable();
-        is_revocable && state.indirect[request.slot].0.fate.is_given_up()
+        is_revocable && state.beside[request.slot].0.fate.is_given_up()
     }
 }

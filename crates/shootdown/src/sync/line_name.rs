@@ -51,7 +51,7 @@ impl<P: Platform> CpuMemory<P> {
             (is_head, "slot"),
             (touches(first, address), "slot: pending"),
             (touches(&self.slots, address), "other slots"),
-            (touches(&self.indirect, address), "indirect"),
+            (touches(&self.beside, address), "indirect"),
             (touches(&self.lazy, address), "lazy"),
             (touches(self, address), "own"),
         ])

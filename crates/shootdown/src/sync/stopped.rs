@@ -78,6 +78,8 @@ impl<P: Platform> Shootdown<P> {
                 (true, _) => {}
                 (_, true) => found(Unfinished::TakenData),
                 _ if mark == stopped.as_mark() => found(Unfinished::Posting),
+                // Of what another one has marked only that one knows.
+                _ if self.dead_cpus().iter().any(|dead| mark == dead.as_mark()) => {}
                 _ => return Err("posted data are on no list"),
             }
         }

@@ -224,7 +224,7 @@ impl<P: Platform> Shootdown<P> {
             payload = Payload::of(request);
         } else {
             kind = kind.with(Kind::INDIRECT);
-            let beside = &here.indirect[slot.index].0.flush;
+            let beside = &here.beside[slot.index].0.flush;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
             unsafe { beside.write(request) };
         }

@@ -74,7 +74,7 @@ impl<P: Platform> Shootdown<P> {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_of(found).contents() };
         if found.kind.has(Kind::INDIRECT) {
-            let beside = &self.state(found.initiator).indirect[found.slot].0.flush;
+            let beside = &self.state(found.initiator).beside[found.slot].0.flush;
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
             unsafe { beside.read() }
         } else {
