@@ -45,6 +45,7 @@ mod mm;
 mod panic;
 mod platform;
 mod preempt;
+mod quiet;
 mod random;
 #[cfg(feature = "selftest")]
 mod selftest;

@@ -122,9 +122,10 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 //     before it comes online only; VMRUN puts back what it found. `CallsPlatform`'s engine loads nothing.
 unsafe impl Platform for KernelPlatform {
     type Cpus = Cpus;
-    /// CPUs die in self-tests only: elsewhere each call and flush would look whether one has.
-    const CONFIG: shootdown::Config =
-        shootdown::Config::FULL.with_deaths(cfg!(feature = "selftest"));
+    /// CPUs die, or are [quiet](crate::quiet), in self-tests only: elsewhere each call and flush would look whether one is.
+    const CONFIG: shootdown::Config = shootdown::Config::FULL
+        .with_deaths(cfg!(feature = "selftest"))
+        .with_quiet(cfg!(feature = "selftest"));
     type IrqState = IrqState;
 
     #[inline]

@@ -1,9 +1,10 @@
 //! Checks of the architecture layer on the running machine, before the first program: built with the
 //! feature `selftest`, chosen by `selftest=` on the command line.
 //!
-//! `selftest=all` runs those that pass silently and prints one line for each. Every other name does one
+//! `selftest=all` runs those that pass silently and prints one line for each. `selftest=quiet` goes on beside programs. Every other name does one
 //! thing that must end the kernel with a panic; whoever runs it checks the message and the exit code.
 
+mod quiet;
 mod stop;
 
 use alloc::vec::Vec;
@@ -25,6 +26,7 @@ use crate::mm::heap;
 use crate::platform::SHOOTDOWN;
 use crate::{time, vm, watchdog};
 
+pub use quiet::start_if_asked;
 pub use stop::on_nmi;
 
 /// Panics unless what it checks is so.
@@ -76,6 +78,9 @@ pub fn run(boot: &BootInfo) {
     let Some(name) = boot.option("selftest") else {
         return;
     };
+    if quiet::is_asked(name) {
+        return;
+    }
     irq::enable();
     if name == "all" {
         for (name, check) in PASSING {
@@ -314,10 +319,17 @@ fn take_tag(pcid: Pcid) {
 }
 
 /// A page of the kernel's, and what its entry gains while a fault there is on its way.
+/// A page of the kernel's image, whose entry the checks change.
 #[repr(align(4096))]
-struct Gaining([AtomicU64; PAGE_BYTES / 8]);
+struct Page([AtomicU64; PAGE_BYTES / 8]);
 
-static GAINING: Gaining = Gaining([const { AtomicU64::new(0) }; PAGE_BYTES / 8]);
+impl Page {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; PAGE_BYTES / 8])
+    }
+}
+
+static GAINING: Page = Page::new();
 static GAINS: AtomicU64 = AtomicU64::new(0);
 
 /// Page-table entry bits.

@@ -261,7 +261,7 @@ typedef struct shootdown_platform_t {
   int (*finish_secondary)(void *user, uint64_t token);
   // Has listener let go of the tables and drop all. Until shootdown_release returns other CPUs may call begin_secondary for it: free it afterwards. Returns SHOOTDOWN_OK when it has.
   int (*release_secondary)(void *user, void *listener);
-  // May be null where nobody calls shootdown_serialise: from here on this CPU executes nothing that it fetched or decoded before (x86: SERIALIZE, or IRET to the next instruction; Arm: ISB;
+  // May be null where nobody calls shootdown_serialise: from here on this CPU executes nothing that it fetched or decoded before (x86: SERIALIZE, or a write of CR2; Arm: ISB;
   // RISC-V: FENCE.I; LoongArch: IBAR). Interrupts are off.
   void (*synchronise_here)(void *user);
 } shootdown_platform_t;

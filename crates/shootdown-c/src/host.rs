@@ -124,7 +124,7 @@ pub struct Platform {
     /// Has listener let go of the tables and drop all. Until shootdown_release returns other CPUs may call begin_secondary for it: free it afterwards. Returns SHOOTDOWN_OK when it has.
     pub release_secondary:
         Option<unsafe extern "C" fn(user: *mut c_void, listener: *mut c_void) -> c_int>,
-    /// May be null where nobody calls shootdown_serialise: from here on this CPU executes nothing that it fetched or decoded before (x86: SERIALIZE, or IRET to the next instruction; Arm: ISB;
+    /// May be null where nobody calls shootdown_serialise: from here on this CPU executes nothing that it fetched or decoded before (x86: SERIALIZE, or a write of CR2; Arm: ISB;
     /// RISC-V: FENCE.I; LoongArch: IBAR). Interrupts are off.
     pub synchronise_here: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }

@@ -12,39 +12,25 @@ pub fn prefetch_write(address: usize) {
     }
 }
 
-/// From here on this CPU executes nothing that it fetched or decoded before: an IRET to the next instruction, which is serialising at every privilege level and under every
-/// hypervisor without an exit (SDM vol. 3A, "Serializing Instructions"; SERIALIZE is newer, CPUID and CR3 exit). For `Platform::synchronise_here`. Not in an NMI handler: IRET lets NMIs
-/// in again.
+/// From here on this CPU executes nothing that it fetched or decoded before: CR2 is written with what it has, which is serialising (SDM vol. 3A, "Serializing Instructions"; APM vol. 2,
+/// "Serializing Instructions") and leaves no guest. For `Platform::synchronise_here`. CPL 0, any context, NMI handlers too. (IRET to the next instruction would let other NMIs in
+/// there, CPUID leaves guests, SERIALIZE is newer.)
 #[inline]
 pub fn synchronise() {
-    // SAFETY: it goes on behind it, with the same stack, selectors and flags; the frame lies below the stack pointer, where nothing of the compiler's is.
+    // SAFETY: CPL 0. A page fault between the two is an NMI handler's, of which nobody else is to see anything.
     unsafe {
         core::arch::asm!(
-            "mov {before}, rsp",
-            "mov {selector:e}, ss",
-            "push {selector}",
-            "push {before}",
-            "pushfq",
-            "mov {selector:e}, cs",
-            "push {selector}",
-            "lea {selector}, [rip + 2f]",
-            "push {selector}",
-            "iretq",
+            "mov {address}, cr2",
+            "mov cr2, {address}",
+            "jmp 2f",
             "2:",
-            before = out(reg) _, selector = out(reg) _);
+            address = out(reg) _, options(nostack, preserves_flags));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{prefetch_write, synchronise};
-
-    #[test]
-    fn it_goes_on_behind() {
-        let before = core::hint::black_box([1u64, 2, 3]);
-        synchronise();
-        assert_eq!(before, [1, 2, 3]);
-    }
+    use super::prefetch_write;
 
     #[test]
     fn any_address_will_do() {

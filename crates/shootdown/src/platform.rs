@@ -212,7 +212,7 @@ pub unsafe trait Platform: Sync {
         let _ = address;
     }
 
-    /// This CPU executes no instruction from here on that it fetched or decoded before: x86 SERIALIZE, or IRET to the next instruction; Arm `ISB`; RISC-V `FENCE.I`;
+    /// This CPU executes no instruction from here on that it fetched or decoded before: x86 SERIALIZE, or a write of CR2; Arm `ISB`; RISC-V `FENCE.I`;
     /// LoongArch `IBAR 0`. Called with interrupts off, before this CPU answers a [`serialise`](crate::control::CpuControl::serialise); nothing rests on how it takes
     /// interrupts or returns from them. Without it that panics.
     fn synchronise_here(&self) {

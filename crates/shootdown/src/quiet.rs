@@ -137,7 +137,8 @@ impl<P: Platform> CpuControl<'_, P> {
     /// again before it returns. Where the CPU was not quiet it costs a read of a word of its own.
     ///
     /// Interrupts are off. Each way into the kernel calls it first, also that of NMIs, which may come while another one is in here: so
-    /// [`local_flush`](Platform::local_flush) of everything and [`synchronise_here`](Platform::synchronise_here) are such that they may come in the middle of themselves.
+    /// [`local_flush`](Platform::local_flush) of everything and [`synchronise_here`](Platform::synchronise_here) are such that they may come in the middle of themselves, and
+    /// in an NMI handler: x86's IRET is not, because it lets the next NMI in, onto the same stack.
     #[inline]
     pub fn leave_quiet(self) -> bool {
         const { assert!(P::CONFIG.has_quiet, "CONFIG lacks with_quiet") };

@@ -105,6 +105,8 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     if !torture::start_if_asked(boot) && !calls::start_if_asked(boot) {
         task::start_init(boot);
     }
+    #[cfg(feature = "selftest")]
+    crate::selftest::start_if_asked(boot);
     task::idle(hotplug::park_if_asked)
 }
 

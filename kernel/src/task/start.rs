@@ -24,7 +24,7 @@ use crate::fs::{FdTable, normalise};
 use crate::irq;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
-use crate::{latency, random, time};
+use crate::{latency, quiet, random, time};
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -142,6 +142,7 @@ extern "C" fn thread_main(_: usize) -> ! {
     irq::disable();
     sched::before_user_return(&mut frame);
     latency::irqs_on();
+    quiet::enter();
     context::enter_user(&frame)
 }
 

@@ -10,7 +10,7 @@ use crate::irq::{self, IrqState};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
 use crate::task::{self, UserException};
-use crate::{backtrace, calls, panic, syscall as syscalls, torture};
+use crate::{backtrace, calls, panic, quiet, syscall as syscalls, torture};
 
 const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
 const TIMER_VECTOR: u64 = vectors::TIMER.as_u8() as u64;
@@ -23,6 +23,7 @@ const FLAGS_FOR_IRET: u64 = 1 << 8 | 1 << 16;
 
 /// All vectors but NMI, #DF and #MC. Called by `entry.s` with interrupts off.
 pub extern "C" fn trap(frame: &mut TrapFrame) {
+    let was_quiet = quiet::leave();
     match frame.vector {
         SHOOTDOWN_VECTOR => {
             note_entry(frame);
@@ -64,6 +65,10 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
         task::preempt_interrupted();
     }
     note_exit(frame);
+    // It may have interrupted the way out of a guest.
+    if was_quiet || frame.is_from_user() {
+        quiet::enter();
+    }
 }
 
 fn timer_interrupt() {
@@ -102,12 +107,14 @@ fn note_exit(frame: &TrapFrame) {
 
 /// System calls. True: the frame may be left by SYSRET.
 pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
+    quiet::leave();
     task::defer_flushes();
     irq::enable();
     syscalls::dispatch(frame);
     irq::disable();
     prepare_user_return(frame);
     note_exit(frame);
+    quiet::enter();
     frame.vector == TrapFrame::SYSCALL
         && frame.rcx == frame.rip
         && frame.r11 == frame.rflags
@@ -117,6 +124,7 @@ pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
 
 /// NMI, #DF and #MC, on stacks of their own.
 pub extern "C" fn trap_paranoid(frame: &mut TrapFrame) {
+    let was_quiet = quiet::leave();
     panic::stop_if_asked();
     if frame.vector == vectors::NMI as u64 {
         // Two more kinds of senders: a CPU that wants backtraces, and one that wakes a parked CPU, which is done with the NMI itself.
@@ -127,6 +135,9 @@ pub extern "C" fn trap_paranoid(frame: &mut TrapFrame) {
         backtrace::answer(frame);
         cpu::set_fault_address(faulted_at);
         // Any other (a button, a debugger) is ignored; a message here could deadlock on the console.
+        if was_quiet {
+            quiet::enter();
+        }
         return;
     }
     panic::exception(frame);

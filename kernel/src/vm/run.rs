@@ -14,9 +14,8 @@ use super::vmcb::{Field, Vmcb};
 use crate::arch::svm::GuestRegisters;
 use crate::arch::{fpu, percpu, svm};
 use crate::errno::Errno;
-use crate::latency;
 use crate::platform::SHOOTDOWN;
-use crate::preempt;
+use crate::{latency, preempt, quiet};
 
 /// The exit code of a guest that is refused, with its sign.
 const REFUSED: u64 = u64::MAX;
@@ -160,9 +159,11 @@ fn enter_as(
     vmcb.set(Field::V_INTR, vmcb.get(Field::V_INTR) | V_INTR_MASKING);
     // An interrupt ends the guest.
     latency::irqs_on();
+    quiet::enter();
     // SAFETY: 1. as described. 2. `State::reset` has set the intercepts, which nothing changes; the nested tables show what the VMM
     // has. 3. `attempt` has loaded what the guest has of the FPU.
     unsafe { svm::enter(cpu, vmcb.address(), registers) };
+    quiet::leave();
     latency::irqs_off();
     // QEMU widens the 32 bits without their sign.
     if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {

@@ -35,6 +35,14 @@ const FATAL: [(&str, &str, &str); 13] = [
     ("guest", "asked for on cpu1", "traps::dispatch::trap"),
 ];
 
+/// Programs beside which CPUs in user mode and guests are quiet, their arguments, and the CPUs: what runs long, every way into the kernel, and guests.
+const BESIDE: [(&str, &str, usize); 4] = [
+    ("tlbtorture", "--seconds=6 --threads=4 --policies=best", 2),
+    ("tlbtorture", "--seconds=6 --threads=4 --policies=best", 4),
+    ("t_entry", "", 2),
+    ("t_kvm_run", "", 2),
+];
+
 /// Runs them all.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let machines: &[usize] = match (test.fast, test.soak) {
@@ -49,6 +57,25 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             expect_backtraces(&finished, cpus)
         });
     }
+    for (program, arguments, cpus) in BESIDE {
+        tally.check(&format!("kernel: quiet CPUs, {program} on {cpus}"), || {
+            let finished = boot_beside(fleet, "quiet", (program, arguments), cpus)?;
+            let finished = finished.expect_success(program)?;
+            let said = left_alone(&finished.console);
+            match said.is_none_or(|said| said.contains(" alone 0 times")) && !arguments.is_empty() {
+                true => Err(finished.unexpected("CPUs that were left alone")),
+                false => Ok(said.unwrap_or_default().to_owned()),
+            }
+        });
+    }
+    tally.check("kernel: quiet CPUs, looked at too early", || {
+        let (program, arguments, cpus) = BESIDE[0];
+        let finished = boot_beside(fleet, "quiet-early", (program, arguments), cpus)?;
+        match &finished.end {
+            End::Panicked(line) if line.contains("is shown") => Ok(String::new()),
+            _ => Err(finished.unexpected("a panic: an old page")),
+        }
+    });
     for (name, headline, function) in FATAL {
         tally.check(&format!("kernel: panic by {name} says where"), || {
             panics(fleet, name, headline, function)
@@ -96,6 +123,24 @@ fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
         true => Ok(String::new()),
         false => Err(finished.unexpected("a backtrace of every CPU, in order")),
     }
+}
+
+fn boot_beside(
+    fleet: &Fleet,
+    selftest: &str,
+    (program, arguments): (&str, &str),
+    cpus: usize,
+) -> Outcome<Finished> {
+    let mut start = Start::lasting(6, cpus);
+    let options = format!("selftest={selftest}");
+    (start.options, start.arguments) = (&options, arguments);
+    fleet.boot(&fleet.breakable, program, start)
+}
+
+/// What the kernel says when it has flushed often enough. A short program ends before.
+fn left_alone(console: &str) -> Option<&str> {
+    let (_, behind) = console.split_once("selftest: quiet passed: ")?;
+    behind.lines().next()
 }
 
 fn boot(fleet: &Fleet, options: &str, cpus: usize) -> Outcome<Finished> {
