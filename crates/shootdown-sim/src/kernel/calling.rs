@@ -165,7 +165,7 @@ impl<C: Capacity> World<C> {
                 }
             }
             Sent::Flush(ticket) if drops => drop(ticket),
-            Sent::Flush(ticket) => ticket.wait(),
+            Sent::Flush(ticket) => self.wait(ticket),
             Sent::Kick(_) if drops => {}
             Sent::Kick(ticket) => ticket.wait(),
         }

@@ -175,8 +175,8 @@ impl<C: Capacity> World<C> {
     fn flush_a_kernel_page(&self, locks: bool) {
         let held = locks.then(|| self.ledger.lock.take(&self.engine));
         let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
-        self.engine
-            .flush(FlushScope::Kernel, range, FreedTables::No);
+        let ticket = (self.engine).submit_flush(FlushScope::Kernel, range, FreedTables::No);
+        self.wait(ticket);
         drop(held);
     }
 

@@ -1,4 +1,4 @@
-//! [`Device`]: a secondary TLB in hardware. It walks the tables of one space by itself, keeps what it finds, and drops what it is told to drop some time after it
+//! [`Device`]: a secondary TLB in hardware. It walks the tables of one space, of a guest or of the kernel by itself, keeps what it finds, and drops what it is told to drop some time after it
 //! was told.
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use shootdown::{FreedTables, remote::FlushRequest};
 
 use crate::explore::{Chooser, Question, Walk, Weak};
-use crate::kernel::layout::{KERNEL_REGION, PAGES_PER_TABLE, page_at};
+use crate::kernel::layout::{KERNEL, KERNEL_REGION, PAGES_PER_TABLE, page_at};
 use crate::kernel::sightings::Sight;
 use crate::kernel::tlb::Structure;
 use crate::kernel::{Leaf, SharedHardware};
@@ -76,6 +76,15 @@ impl Device {
     /// Whether it has anything to do with such a flush.
     pub(super) fn heeds(&self, request: &FlushRequest) -> bool {
         !self.keeps_tables_only || request.freed_tables() == FreedTables::Yes
+    }
+
+    /// Where it looks that looks in `region` of a space.
+    fn region(&self, region: usize) -> usize {
+        let is_kernel = |bound: &Bound| bound.space == KERNEL;
+        match self.bound.as_ref().is_some_and(is_kernel) {
+            true => KERNEL_REGION,
+            false => region,
+        }
     }
 
     pub(super) fn reaches_table(&self, table: u16) -> bool {
@@ -226,7 +235,7 @@ impl SharedHardware {
     ) -> Result<(), Breach> {
         match act {
             DeviceAct::Cache(region) => {
-                let first = region * PAGES_PER_TABLE;
+                let first = self.devices.borrow()[at].region(region) * PAGES_PER_TABLE;
                 for page in first..first + PAGES_PER_TABLE {
                     let found = self.walk_by_device(memory, chooser, at, page)?;
                     let leaves = &mut self.devices.borrow_mut()[at].leaves;
@@ -235,6 +244,7 @@ impl SharedHardware {
                 }
             }
             DeviceAct::CacheStructure(region) => {
+                let region = self.devices.borrow()[at].region(region);
                 if let Some(entry) = self.structure_of_device(memory, chooser, at, region)? {
                     let structures = &mut self.devices.borrow_mut()[at].structures;
                     structures.retain(|known| known.region != region);

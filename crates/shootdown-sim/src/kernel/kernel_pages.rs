@@ -85,9 +85,10 @@ impl<C: Capacity> World<C> {
         match widely {
             // As good as waiting.
             true => drop(ticket),
-            false => ticket.wait(),
+            false => self.wait(ticket),
         }
         self.strike(KERNEL, page, mark);
+        self.check_listeners(KERNEL);
         for cpu in 0..self.online.len() {
             if self.online[cpu].get() && !self.quiet.is_quiet(cpu) {
                 self.check_gone(cpu, page, frame);

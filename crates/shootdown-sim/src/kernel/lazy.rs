@@ -69,7 +69,7 @@ impl<C: Capacity> World<C> {
         }
         // ORDERING: acquires that those who were lazy here have left; pairs with `put_keeper`.
         if space.keepers.load(Ordering::Acquire) == 1 {
-            self.release_listener(&space);
+            self.release_listener(&space.tables(&space.context()));
             self.free_unused(&space);
         } else {
             for region in 0..KERNEL_REGION {
@@ -97,7 +97,7 @@ impl<C: Capacity> World<C> {
     pub(super) fn put_keeper(&self, space: &Space<C>) {
         // ORDERING: Release publishes that this CPU's root is another one; Acquire lets the last one see that of all.
         if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
-            self.release_listener(space);
+            self.release_listener(&space.tables(&space.context()));
             self.retire_all(space);
             space.end();
             self.free_side_table(space);

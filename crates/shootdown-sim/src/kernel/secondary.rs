@@ -1,14 +1,19 @@
-//! Who keeps translations of a space besides CPUs: devices, and a [shadow table](Shadow). What the host does with them, and what the engine tells them.
+//! Who keeps translations of a space, a guest or the kernel's part besides CPUs: devices, and a [shadow table](Shadow). What the host does with them, and what the engine tells them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use shootdown::secondary::{Held as HeldBack, SecondaryFailed, SecondaryFlush};
-use shootdown::{Capacity, FlushTicket, SpaceId, reclaim::PendingFlush, remote::FlushRequest};
+use shootdown::{
+    AddressSpace, Capacity, FlushScope, FlushTicket, SpaceId, guest::GuestSpace,
+    reclaim::PendingFlush, remote::FlushRequest,
+};
 
 use crate::explore::Question;
 use crate::kernel::device::Bound;
+use crate::kernel::guest::Vm;
+use crate::kernel::layout::KERNEL;
 use crate::kernel::shadow::Shadow;
 use crate::kernel::theme::Draw;
 use crate::kernel::{Lock, Sight, Space, World};
@@ -23,10 +28,12 @@ const LISTENERS: usize = DEVICES.len() + 1;
 /// The listeners of one machine.
 #[derive(Default, Debug)]
 pub(super) struct Secondary {
-    /// Protects which space each listens to.
+    /// Protects which tables each listens to.
     lock: Lock,
-    /// The number and the name of that.
-    spaces: [Cell<Option<(u64, SpaceId)>>; LISTENERS],
+    /// The number and the name of those.
+    tables: [Cell<Option<(u64, Option<SpaceId>)>>; LISTENERS],
+    /// The one of the kernel's part.
+    of_kernel: Cell<Option<usize>>,
     pub(super) shadow: Shadow,
     /// Tasks that know what to do with a flush that fails.
     may_fail: RefCell<BTreeSet<usize>>,
@@ -38,6 +45,54 @@ impl Secondary {
     fn fails_again(&self) -> bool {
         self.failures.set(self.failures.get() + 1);
         !self.failures.get().is_multiple_of(2)
+    }
+}
+
+/// What somebody may listen to.
+pub(super) struct Tables<'s, C: Capacity> {
+    number: u64,
+    root: u16,
+    life: u32,
+    scope: FlushScope<'s, C>,
+    lock: &'s Lock,
+    /// Who listens.
+    listener: &'s Cell<Option<usize>>,
+}
+
+impl<C: Capacity> Tables<'_, C> {
+    /// By which requests name them; the kernel's part they do not name.
+    fn name(&self) -> Option<SpaceId> {
+        match self.scope {
+            FlushScope::Space(space) => Some(space.id()),
+            FlushScope::Guest(guest) => Some(guest.id()),
+            FlushScope::Kernel => None,
+        }
+    }
+}
+
+impl<C: Capacity> Space<C> {
+    pub(super) fn tables<'s>(&'s self, view: &'s AddressSpace<C>) -> Tables<'s, C> {
+        Tables {
+            number: self.number,
+            root: self.root,
+            life: self.life,
+            scope: view.into(),
+            lock: &self.lock,
+            listener: &self.listener,
+        }
+    }
+}
+
+impl<C: Capacity> Vm<C> {
+    pub(super) fn tables<'s>(&'s self, view: &'s GuestSpace<C>) -> Tables<'s, C> {
+        Tables {
+            number: self.number,
+            root: self.root,
+            life: self.life,
+            scope: view.into(),
+            lock: &self.lock,
+            listener: &self.listener,
+        }
     }
 }
 
@@ -59,53 +114,79 @@ impl<C: Capacity> World<C> {
         context().with(choose)
     }
 
-    /// Has somebody listen to a space, or nobody any more.
+    /// Has somebody listen to a space, to a guest or the kernel's part, or nobody any more.
     pub(super) fn change_listener(&self, draw: &mut Draw) {
-        let Some(space) = self.get_space(draw.place()) else {
-            return;
-        };
-        let (wanted, ends) = (draw.below(LISTENERS), draw.once_in(3));
+        match draw.below(6) {
+            0 => {
+                let life = self.hardware.book.borrow().life_of_table(Self::KERNEL_ROOT);
+                let tables = Tables {
+                    number: KERNEL,
+                    root: Self::KERNEL_ROOT,
+                    life: self.insist(life),
+                    scope: FlushScope::Kernel,
+                    lock: &self.kernel_lock,
+                    listener: &self.secondary.of_kernel,
+                };
+                self.change_listener_of(&tables, DEVICES.len(), draw);
+            }
+            1 if draw.has_guests() => {
+                if let Some(vm) = self.get_vm(draw.vm_place()) {
+                    self.change_listener_of(&vm.tables(&vm.space()), DEVICES.len(), draw);
+                    self.put_vm(vm);
+                }
+            }
+            _ => {
+                if let Some(space) = self.get_space(draw.place()) {
+                    self.change_listener_of(&space.tables(&space.context()), LISTENERS, draw);
+                    self.put_space(space);
+                }
+            }
+        }
+    }
+
+    /// The same, by one of the first `listeners`.
+    fn change_listener_of(&self, tables: &Tables<'_, C>, listeners: usize, draw: &mut Draw) {
+        let (wanted, ends) = (draw.below(listeners), draw.once_in(3));
         let held = self.secondary.lock.take(&self.engine);
-        match space.listener.get() {
-            Some(listener) if ends => self.unbind(&space, listener),
-            None if self.secondary.spaces[wanted].get().is_none() => self.bind(&space, wanted),
+        match tables.listener.get() {
+            Some(listener) if ends => self.unbind(tables, listener),
+            None if self.secondary.tables[wanted].get().is_none() => self.bind(tables, wanted),
             _ => {}
         }
         drop(held);
-        self.put_space(space);
     }
 
     /// The same for the shadow table of a space, if there is none.
     pub(super) fn listen_by_shadow(&self, space: &Space<C>) {
         let held = self.secondary.lock.take(&self.engine);
-        if space.listener.get().is_none() && self.secondary.spaces[SHADOW].get().is_none() {
-            self.bind(space, SHADOW);
+        if space.listener.get().is_none() && self.secondary.tables[SHADOW].get().is_none() {
+            self.bind(&space.tables(&space.context()), SHADOW);
         }
         drop(held);
     }
 
     /// Listens before it walks.
-    fn bind(&self, space: &Space<C>, listener: usize) {
-        context().tell(|| format!("has listener {listener} listen to space {}", space.number));
-        if space.lock.is_taken() {
+    fn bind(&self, tables: &Tables<'_, C>, listener: usize) {
+        let number = tables.number;
+        context().tell(|| format!("has listener {listener} listen to tables {number}"));
+        if tables.lock.is_taken() {
             self.hardware.saw(Sight::ListensMidway);
         }
-        let view = space.context();
-        self.secondary.spaces[listener].set(Some((space.number, view.id())));
-        space.listener.set(Some(listener));
+        self.secondary.tables[listener].set(Some((number, tables.name())));
+        tables.listener.set(Some(listener));
         let Some(walk) = context().walk() else {
             return;
         };
         if listener != SHADOW {
             self.hardware.devices.borrow_mut()[listener].bound = Some(Bound {
-                space: space.number,
-                root: space.root,
-                life: space.life,
+                space: number,
+                root: tables.root,
+                life: tables.life,
                 walk,
                 walks: false,
             });
         }
-        (self.engine.secondary_tlbs()).listen(&*view, listener as u64);
+        (self.engine.secondary_tlbs()).listen(tables.scope, listener as u64);
         match self.hardware.devices.borrow_mut().get_mut(listener) {
             Some(device) => {
                 if let (Some(bound), Some(now)) = (&mut device.bound, context().walk()) {
@@ -113,16 +194,16 @@ impl<C: Capacity> World<C> {
                     bound.walks = true;
                 }
             }
-            None => self.secondary.shadow.begin(space.number),
+            None => self.secondary.shadow.begin(number),
         }
     }
 
     /// It walks no more before it stops to listen.
-    fn unbind(&self, space: &Space<C>, listener: usize) {
+    fn unbind(&self, tables: &Tables<'_, C>, listener: usize) {
         context().tell(|| format!("ends listener {listener}"));
         self.stop(listener);
-        (self.engine.secondary_tlbs()).unlisten(&*space.context());
-        self.forget_listener(space, listener);
+        (self.engine.secondary_tlbs()).unlisten(tables.scope);
+        self.forget_listener(tables, listener);
     }
 
     fn stop(&self, listener: usize) {
@@ -132,33 +213,35 @@ impl<C: Capacity> World<C> {
         }
     }
 
-    fn forget_listener(&self, space: &Space<C>, listener: usize) {
+    fn forget_listener(&self, tables: &Tables<'_, C>, listener: usize) {
         if listener != SHADOW {
             self.hardware.free_device(listener);
         }
-        self.secondary.spaces[listener].set(None);
-        space.listener.set(None);
+        self.secondary.tables[listener].set(None);
+        tables.listener.set(None);
     }
 
-    /// The space is over: whoever listens lets go of its tables.
-    pub(super) fn release_listener(&self, space: &Space<C>) {
-        let Some(listener) = space.listener.get() else {
+    /// A space or guest is over: whoever listens lets go of its tables.
+    pub(super) fn release_listener(&self, tables: &Tables<'_, C>) {
+        let Some(listener) = tables.listener.get() else {
             return;
         };
         let held = self.secondary.lock.take(&self.engine);
-        let view = space.context();
-        while self.engine.secondary_tlbs().release(&*view).is_err() {
+        while (self.engine.secondary_tlbs())
+            .release(tables.scope)
+            .is_err()
+        {
             self.hardware.saw(Sight::ReleaseFailed);
         }
-        self.forget_listener(space, listener);
+        self.forget_listener(tables, listener);
         drop(held);
     }
 
     /// What a promise that has ended covered, nobody keeps.
-    pub(super) fn check_listeners(&self, space: u64) {
+    pub(super) fn check_listeners(&self, tables: u64) {
         let listens = |listener: usize| {
-            let of = self.secondary.spaces[listener].get();
-            of.is_some_and(|(number, _)| number == space)
+            let of = self.secondary.tables[listener].get();
+            of.is_some_and(|(number, _)| number == tables)
         };
         for device in (0..SHADOW).filter(|device| listens(*device)) {
             let outcome = self.hardware.check_device(device);
@@ -205,6 +288,18 @@ impl<C: Capacity> World<C> {
         held
     }
 
+    /// How a listener to these tables is told: beside a CPU that has them loaded, or alone.
+    fn sight_of(&self, tables: u64, request: &FlushRequest) -> Sight {
+        match request.space() {
+            None => Sight::ToldOfKernel,
+            _ if self.is_loaded_elsewhere(tables) => Sight::ToldBesideTargets,
+            _ if (self.all_spaces.borrow().iter()).any(|space| space.number == tables) => {
+                Sight::ToldAlone
+            }
+            _ => Sight::ToldOfGuest,
+        }
+    }
+
     /// Whether another CPU has the space loaded to which a listener listens.
     fn is_loaded_elsewhere(&self, space: u64) -> bool {
         let me = context().cpu();
@@ -227,19 +322,15 @@ impl<C: Capacity> Listeners for &World<C> {
         }
         context().event();
         let listener = listener as usize;
-        let Some((number, name)) = self.secondary.spaces[listener].get() else {
+        let Some((number, name)) = self.secondary.tables[listener].get() else {
             let story = format!("listener {listener} is told of a flush, and does not listen");
             context().fail(FailureKind::Other, story);
         };
-        if request.space() != Some(name) {
-            let story = format!("listener {listener} of space {number} is told of {request:?}");
+        if request.space() != name {
+            let story = format!("listener {listener} of tables {number} is told of {request:?}");
             context().fail(FailureKind::Other, story);
         }
-        let sight = match self.is_loaded_elsewhere(number) {
-            true => Sight::ToldBesideTargets,
-            false => Sight::ToldAlone,
-        };
-        self.hardware.saw(sight);
+        self.hardware.saw(self.sight_of(number, request));
         context().tell(|| format!("tells listener {listener} of {request:?}"));
         if listener == SHADOW {
             self.with_shadow(|shadow| shadow.drop_named(request));
@@ -290,8 +381,8 @@ impl<C: Capacity> Listeners for &World<C> {
             let story = format!("a back end is asked for {space:?}, which is no space");
             context().fail(FailureKind::Other, story);
         }
-        let mut spaces = self.secondary.spaces.iter().filter_map(Cell::get);
-        if spaces.any(|(_, name)| Some(name) == space) {
+        let mut tables = self.secondary.tables.iter().filter_map(Cell::get);
+        if space.is_some() && tables.any(|(_, name)| name == space) {
             self.hardware.saw(match everywhere {
                 true => Sight::ToldBesideEverywhere,
                 false => Sight::ToldBesideBackEnd,

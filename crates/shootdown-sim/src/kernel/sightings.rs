@@ -116,6 +116,10 @@ pub enum Sight {
     ToldAlone,
     /// It was told where other CPUs had.
     ToldBesideTargets,
+    /// One of the kernel's part was told.
+    ToldOfKernel,
+    /// One of a guest was.
+    ToldOfGuest,
     /// A back end was asked for CPUs of a space that somebody listens to.
     ToldBesideBackEnd,
     /// It flushed all CPUs by that space's tag.
@@ -173,7 +177,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 82;
+const SIGHTS: usize = 84;
 
 impl Sight {
     /// All of them, in words.
@@ -281,6 +285,11 @@ impl Sight {
             Self::ToldBesideTargets,
             "a listener was told beside other CPUs",
         ),
+        (
+            Self::ToldOfKernel,
+            "a listener was told of the kernel's part",
+        ),
+        (Self::ToldOfGuest, "a listener was told of a guest"),
         (
             Self::ToldBesideBackEnd,
             "a back end flushed what somebody listens to",

@@ -139,7 +139,7 @@ impl<C: Capacity> World<C> {
         }
         let mark = self.mark();
         self.protect_for_log(vm, u64::MAX);
-        self.flush_guest(vm, held, draw).wait();
+        self.wait(self.flush_guest(vm, held, draw));
         for page in 0..GUEST_PAGES {
             self.strike_writable(vm.number, page, mark);
         }
@@ -162,7 +162,7 @@ impl<C: Capacity> World<C> {
         vm.log.have_read(reading, dirty);
         context().tell(|| format!("reads the log of guest {}: {dirty:#b}", vm.number));
         self.protect_for_log(vm, dirty);
-        self.flush_guest(vm, held, draw).wait();
+        self.wait(self.flush_guest(vm, held, draw));
         for page in 0..GUEST_PAGES {
             self.strike_writable(vm.number, page, mark);
         }

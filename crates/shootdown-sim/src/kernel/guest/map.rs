@@ -115,8 +115,9 @@ impl<C: Capacity> World<C> {
         };
         self.set_nested(vm, page, nested);
         let ticket = self.flush_guest(vm, held, draw);
-        ticket.wait();
+        self.wait(ticket);
         self.strike(vm.number, page, mark);
+        self.check_listeners(vm.number);
         self.release_data(old.frame);
     }
 
@@ -138,9 +139,10 @@ impl<C: Capacity> World<C> {
         // Dropping it must be as good.
         match draw.random.bool() {
             true => drop(ticket),
-            false => ticket.wait(),
+            false => self.wait(ticket),
         }
         self.strike_writable(vm.number, page, mark);
+        self.check_listeners(vm.number);
     }
 
     /// Unmaps those pages whose bit is set, and the tables that this leaves empty if it `prunes`.
@@ -163,10 +165,11 @@ impl<C: Capacity> World<C> {
         let ticket = self.engine.submit_batch(&*vm.space(), batch);
         drop(held);
         self.note_flush(ticket.is_done());
-        for removed in ticket.wait() {
+        for removed in self.wait(ticket) {
             match removed {
                 Removed::Page(page, frame) => {
                     self.strike(vm.number, page, mark);
+                    self.check_listeners(vm.number);
                     self.release_data(frame);
                 }
                 Removed::Table(table) => {

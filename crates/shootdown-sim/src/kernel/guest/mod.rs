@@ -17,4 +17,4 @@ mod vm;
 pub(super) use adversary::GuestAct;
 pub use layout::GuestShare;
 pub(super) use tlb::GuestTlb;
-pub(super) use vm::Guests;
+pub(super) use vm::{Guests, Vm};

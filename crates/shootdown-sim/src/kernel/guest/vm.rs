@@ -92,13 +92,15 @@ impl VirtualCpu {
 #[derive(Debug)]
 pub(in crate::kernel) struct Vm<C: Capacity> {
     /// Its name in the oracle's book; not the engine's.
-    pub(super) number: u64,
+    pub(in crate::kernel) number: u64,
     /// The engine's view of it; none once it is over.
     space: RefCell<Option<GuestSpace<C>>>,
-    pub(super) root: u16,
+    pub(in crate::kernel) root: u16,
     /// Which life of the root's frame it is.
-    pub(super) life: u32,
-    pub(super) lock: Lock,
+    pub(in crate::kernel) life: u32,
+    pub(in crate::kernel) lock: Lock,
+    /// Who walks its tables besides CPUs.
+    pub(in crate::kernel) listener: Cell<Option<usize>>,
     pub(super) inner: RefCell<NestedTables>,
     pub(super) log: DirtyLog,
     pub(super) vcpus: Vec<VirtualCpu>,
@@ -111,7 +113,7 @@ impl<C: Capacity> Vm<C> {
     ///
     /// # Panics
     /// When it is over.
-    pub(super) fn space(&self) -> Ref<'_, GuestSpace<C>> {
+    pub(in crate::kernel) fn space(&self) -> Ref<'_, GuestSpace<C>> {
         Ref::map(self.space.borrow(), |space| {
             space.as_ref().expect("the guest is not over")
         })
@@ -120,7 +122,7 @@ impl<C: Capacity> Vm<C> {
 
 impl<C: Capacity> World<C> {
     /// The virtual machine of a place, which is begun if there is none, and stays alive until it is put back. `None` when memory is full.
-    pub(super) fn get_vm(&self, place: usize) -> Option<Rc<Vm<C>>> {
+    pub(in crate::kernel) fn get_vm(&self, place: usize) -> Option<Rc<Vm<C>>> {
         if let Some(vm) = self.find_vm(place) {
             return Some(vm);
         }
@@ -160,6 +162,7 @@ impl<C: Capacity> World<C> {
             root,
             life: self.insist(life),
             lock: Lock::new(),
+            listener: Cell::default(),
             inner: RefCell::default(),
             log: DirtyLog::new(),
             vcpus,
@@ -191,13 +194,14 @@ impl<C: Capacity> World<C> {
     }
 
     /// A user of a virtual machine is done with it. After the last one all that it had is free at once: nobody runs it, and nobody will.
-    pub(super) fn put_vm(&self, vm: Rc<Vm<C>>) {
+    pub(in crate::kernel) fn put_vm(&self, vm: Rc<Vm<C>>) {
         // ORDERING: Release publishes what this user did to it; Acquire lets the last one see all of it.
         if vm.users.fetch_add(u64::MAX, Ordering::AcqRel) != 1 {
             return;
         }
         self.hardware.saw(Sight::GuestDestroyed);
         context().tell(|| format!("ends guest {}", vm.number));
+        self.release_listener(&vm.tables(&vm.space()));
         // Where it lies: a word that moves would be another one.
         *vm.space.borrow_mut() = None;
         let inner = vm.inner.take();
