@@ -353,17 +353,16 @@ impl<C: Capacity> World<C> {
             news.subtract(&declared);
             if !news.is_empty() {
                 self.declare_these(me, &news);
-            } else if is_over && self.are_declared() {
+            } else if is_over && self.are_declared() && !gone_lends(self) {
                 break;
             }
             PLATFORM.relax();
         }
-        // What the dead have lent comes to an end.
-        spin_while(|| gone_lends(self));
         self.ended[me].set(true);
     }
 }
 
+/// What the dead have lent comes to an end.
 fn gone_lends<C: Capacity>(world: &World<C>) -> bool {
     let declared = *world.declared.borrow();
     let mut cpus = declared.iter();
@@ -634,4 +633,39 @@ fn cpus_die_where_calls_are_given_up() {
         all_found && found.came_back > 0,
         "not everything was found: {found:?}"
     );
+}
+
+/// One CPU, alone in its group, dies before it answers a call, and who declares it dies at any event: the next one ends the group all the same.
+#[test]
+fn a_declarer_dies_at_each_event() {
+    const NUMBERS: [u32; 5] = [0, 1, 2, 100, 3];
+    const TARGET: usize = DECLARERS;
+    const CALLER: usize = TARGET + 1;
+    for (after, seed) in (30..250).flat_map(|after| (1..13).map(move |seed| (after, seed))) {
+        let numbers = NUMBERS.map(CpuId::new).to_vec();
+        let world = World::<Cpus<128>>::new(numbers, Policy::BEST, false, false);
+        let world = &*Box::leak(Box::new(world));
+        let chooser = Chooser::new(Strategy::Random(seed), NUMBERS.len());
+        let explore = Explore::new(NUMBERS.len(), chooser, Box::new(NoTlb), 400_000)
+            .with_stop(TARGET, 40)
+            .with_stop(0, after);
+        let failure = run_machine(world, explore, |me, _| {
+            if me < DECLARERS {
+                return world.declare(me);
+            }
+            with_interrupts_off(|| {
+                world.engine.online();
+                world.begun[me].set(true);
+                spin_while(|| me == TARGET);
+            });
+            spin_while(|| !world.begun[TARGET].get());
+            let reached = world.engine.call_one(world.numbers[TARGET], &|_| ());
+            assert!(reached.is_err());
+            world.ended[me].set(true);
+        });
+        assert!(
+            world.ended[CALLER].get(),
+            "after {after}, seed {seed}: {failure:?}"
+        );
+    }
 }

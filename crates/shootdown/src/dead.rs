@@ -12,7 +12,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::call::{Kind, Number, RequestRef, SLOTS};
+use crate::call::{Answer, Kind, Number, RequestRef, SLOTS};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -198,9 +198,9 @@ impl<P: Platform> Shootdown<P> {
     /// Those of `dead` that may have been the last of their group to answer, and have not ended it. Who ends it if it was another one, has when all have [settled](Self::settle).
     fn last_of_their_groups(&self, dead: &CpuMask<P::Cpus>) -> CpuMask<P::Cpus> {
         let is_last = |cpu: &CpuId| {
-            let (last, _) = self.state(*cpu).last_answer.get();
-            let initiator = self.attached(last.initiator);
-            initiator.is_some_and(|state| state.slots[last.slot].pending(P::Cpus::group(*cpu)) == 0)
+            let Answer { request, group, .. } = self.state(*cpu).last_answer.get();
+            let initiator = self.attached(request.initiator);
+            initiator.is_some_and(|state| state.slots[request.slot].pending(group) == 0)
         };
         dead.iter()
             .filter(|_| P::Cpus::IS_WIDE)
@@ -272,12 +272,13 @@ impl<P: Platform> Shootdown<P> {
     fn answer_for(&self, dead: &CpuMask<P::Cpus>, settled: Option<&CpuMask<P::Cpus>>) -> usize {
         let mut calls = 0;
         for cpu in dead.iter().filter(|_| settled.is_some()) {
-            let (last, is_given_up) = self.state(cpu).last_answer.get();
+            let last = self.state(cpu).last_answer.get();
+            let request = last.request;
             // It may never have answered anything.
-            match self.attached(last.initiator) {
-                Some(_) if is_given_up => self.complete_given_up(last),
+            match self.attached(request.initiator) {
+                Some(_) if last.is_given_up => self.complete_given_up(request),
                 Some(initiator) if settled.is_some_and(|last| last.contains(cpu)) => {
-                    initiator.slots[last.slot].end_group(P::Cpus::group(cpu), last.number);
+                    initiator.slots[request.slot].end_group(last.group, request.number);
                 }
                 _ => {}
             }
@@ -299,7 +300,8 @@ impl<P: Platform> Shootdown<P> {
     }
 
     /// The same for one request and one CPU; true if it was a call that named it.
-    fn answer_one(&self, request: RequestRef, dead: CpuId, is_settled: bool) -> bool {
+    fn answer_one(&self, mut request: RequestRef, dead: CpuId, is_settled: bool) -> bool {
+        let (_irq, here) = self.stay();
         let slot = &self.state(request.initiator).slots[request.slot];
         let (group, bit) = (P::Cpus::group(dead), P::Cpus::bit(dead));
         // As long as this is so it stays the same request: nobody else takes the bit away, but who gives the call up: both may, because nobody names the dead again
@@ -321,6 +323,13 @@ impl<P: Platform> Shootdown<P> {
                 None => {}
             }
         }
+        request.number = slot.number();
+        // If this CPU dies as well, in between, the next one ends the group.
+        here.last_answer.set(Answer {
+            request,
+            group,
+            is_given_up: false,
+        });
         slot.acknowledge_for(group, answered, bit);
         !kind.has(Kind::FLUSH)
     }

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use crate::call::function::carrying;
-use crate::call::{CallTicket, Kind, RequestRef, WaitsFor};
+use crate::call::{Answer, CallTicket, Kind, RequestRef, WaitsFor};
 use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -181,7 +181,11 @@ impl<P: Platform> Shootdown<P> {
             return false;
         }
         if P::CONFIG.has_deaths {
-            here.last_answer.set(request, true);
+            here.last_answer.set(Answer {
+                request,
+                group: P::Cpus::group(target),
+                is_given_up: true,
+            });
         }
         let is_given_up = fate.decide(seen, Fate::GIVEN_UP);
         if is_given_up {

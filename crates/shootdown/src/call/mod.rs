@@ -55,7 +55,9 @@ pub(crate) use give_up::Beside;
 pub(crate) use inbox::Inbox;
 pub(crate) use number::{Number, Ticket};
 pub(crate) use rendezvous::Meeting;
-pub(crate) use request::{Found, Kind, LastAnswer, Payload, Request, RequestRef, Run, SLOTS};
+pub(crate) use request::{
+    Answer, Found, Kind, LastAnswer, Payload, Request, RequestRef, Run, SLOTS,
+};
 pub(crate) use ring::Ring;
 pub(crate) use ring_reader::RingReader;
 pub(crate) use slot::{FIRST_ONLY, Slot};

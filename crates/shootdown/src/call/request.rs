@@ -144,11 +144,20 @@ pub(crate) struct Found {
     pub(super) ticket: Option<Ticket>,
 }
 
-/// The name of the last request that a CPU has acknowledged or given up, or is about to: if it dies between two steps, others know of which.
+/// What a CPU has acknowledged or given up last, or is about to: if it dies between two steps, others know of which.
 #[derive(Debug)]
 pub(crate) struct LastAnswer {
     place: OwnWord,
     number: OwnWord,
+}
+
+/// An end of a request, in whole or in part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) request: RequestRef,
+    /// Whose bits are taken away: the CPU's own, or that of one that has died.
+    pub(crate) group: usize,
+    pub(crate) is_given_up: bool,
 }
 
 impl LastAnswer {
@@ -159,23 +168,27 @@ impl LastAnswer {
         }
     }
 
-    /// The acknowledgement, which releases, or the exchange by which the request `is_given_up`, follows.
+    /// The acknowledgement, which releases, or the exchange by which the request is given up, follows. Interrupts are off.
     #[inline]
-    pub(crate) fn set(&self, request: RequestRef, is_given_up: bool) {
+    pub(crate) fn set(&self, answer: Answer) {
+        let Answer { request, group, .. } = answer;
         self.place
             .set((request.initiator.index() * SLOTS + request.slot) as u64);
+        // A number leaves room below.
         self.number
-            .set(request.number.bits() | u64::from(is_given_up));
+            .set(request.number.bits() | (group as u64) << 1 | u64::from(answer.is_given_up));
     }
 
-    /// With whether it was about to be given up.
-    pub(crate) fn get(&self) -> (RequestRef, bool) {
+    pub(crate) fn get(&self) -> Answer {
         let (place, number) = (self.place.get() as usize, self.number.get());
-        let request = RequestRef {
-            initiator: CpuId::from_index(place / SLOTS),
-            slot: place % SLOTS,
-            number: Number::of_word(number),
-        };
-        (request, number & 1 != 0)
+        Answer {
+            request: RequestRef {
+                initiator: CpuId::from_index(place / SLOTS),
+                slot: place % SLOTS,
+                number: Number::of_word(number),
+            },
+            group: (number >> 1) as usize % u64::BITS as usize,
+            is_given_up: number & 1 != 0,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Running a called function, and acknowledging a request.
 
-use crate::call::{Found, Kind, RequestRef, Slot};
+use crate::call::{Answer, Found, Kind, RequestRef, Slot};
 use crate::capacity::Capacity;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -97,7 +97,11 @@ impl<P: Platform> Shootdown<P> {
                 slot: found.slot,
                 number: slot.number(),
             };
-            me.last_answer.set(answered, false);
+            me.last_answer.set(Answer {
+                request: answered,
+                group,
+                is_given_up: false,
+            });
         }
         match found.ticket.filter(|_| Self::HAS_RINGS) {
             None => slot.acknowledge(group, P::Cpus::bit(me.cpu)),
