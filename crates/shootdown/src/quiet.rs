@@ -192,11 +192,13 @@ impl<P: Platform> Shootdown<P> {
         // ORDERING: store mark / read counts, posted data and what was changed, against change, count, post / read mark: either an initiator finds us here, or we find what it has
         // counted, and changed before. (One that finds us here interrupts us, whatever we find.)
         fence(Ordering::SeqCst);
-        let flushes = kernel.flushes.load(Ordering::Relaxed);
+        // ORDERING: Acquire: a count that is found early brings the change along, because the initiator may look when we are quiet again; pairs with `count_flush`.
+        let flushes = kernel.flushes.load(Ordering::Acquire);
         if flushes != known.flushes.get() {
             self.drop_local(LocalFlush::All);
             known.flushes.set(flushes);
         }
+        // Relaxed: the initiator has issued a fence before it counted, and `synchronise` issues one.
         let texts = kernel.texts.load(Ordering::Relaxed);
         if texts != known.texts.get() {
             self.synchronise();
@@ -217,7 +219,8 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn count_flush(&self) -> u64 {
         let kernel = &self.kernel.0;
         match P::CONFIG.has_quiet && kernel.is_on.load(Relaxed) {
-            true => kernel.flushes.fetch_add(1, Ordering::Relaxed) + 1,
+            // ORDERING: Release: the change; pairs with `make_good`.
+            true => kernel.flushes.fetch_add(1, Ordering::Release) + 1,
             false => 0,
         }
     }

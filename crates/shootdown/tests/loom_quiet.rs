@@ -66,6 +66,22 @@ fn a_quiet_cpu_that_comes_back_misses_no_flush() {
     });
 }
 
+/// One that finds the count early, and is quiet again before the initiator looks, has found the change as well: what it caches from then on is new.
+#[test]
+fn a_quiet_cpu_that_finds_the_count_finds_the_change() {
+    race(remap, |machine, ready, done| {
+        enter_quiet(machine);
+        ready.set();
+        machine.control().leave_quiet();
+        enter_quiet(machine);
+        // On speculation.
+        walk(machine, 0);
+        idle(machine, done);
+        machine.control().leave_quiet();
+        assert_eq!(walk(machine, 0), NEW, "stale");
+    });
+}
+
 /// One that is passed by has used the frame for the last time (I5).
 #[test]
 fn a_quiet_cpu_has_used_the_kernel_for_the_last_time() {
@@ -102,6 +118,27 @@ fn a_quiet_cpu_that_comes_back_fetches_what_was_changed() {
         idle(machine, done);
         assert!(fetched() >= 1, "not fetched");
         assert_eq!(walk(machine, 0), NEW, "fetched too early");
+    });
+}
+
+/// The same for one that finds the count early, and is quiet again before the initiator looks.
+#[test]
+fn a_quiet_cpu_that_finds_the_count_fetches_the_change() {
+    let change = |machine: &Pair| {
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        machine.control().serialise(&CpuMask::only(cpu(1))).wait();
+    };
+    race(change, |machine, ready, done| {
+        let fetched = || machine.platform().synchronised[1].load(Ordering::Relaxed);
+        let before = fetched();
+        enter_quiet(machine);
+        ready.set();
+        machine.control().leave_quiet();
+        if fetched() > before {
+            assert_eq!(walk(machine, 0), NEW, "fetched too early");
+        }
+        enter_quiet(machine);
+        idle(machine, done);
     });
 }
 

@@ -1,7 +1,7 @@
 //! Memory of virtual machines: nested page tables that show parts of an address space.
 //!
 //! A guest-physical page is what its VMM sees at a user address. The nested tables own nothing; what they lead to is what the page
-//! table of the space leads to, with no more rights than that, always: they are a secondary TLB of the space, and listen to its flushes ([`follow`]).
+//! table of the space leads to, with no more rights than that, always: they are a secondary TLB of the space, and listen to its flushes (`follow`).
 //!
 //! * An entry is made at a nested page fault (`fault`) from the space's own: read the space's generation and the entry under the lock of the space, take the lock of the
 //!   machine, install it if the generation is the same (Linux: `mmu_invalidate_retry`).
