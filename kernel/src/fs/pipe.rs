@@ -9,7 +9,7 @@ use linux_raw_sys::general as linux;
 
 use super::file::OpenFile;
 use super::node::Node;
-use super::transfer::copy_in;
+use super::transfer::copy_in_with;
 use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::sync::Mutex;
@@ -20,8 +20,8 @@ use crate::user_memory::UserBytes;
 /// Bytes that a pipe holds, as on Linux.
 const CAPACITY_BYTES: usize = 64 << 10;
 
-/// Bytes moved at a time.
-const PIECE_BYTES: usize = 512;
+/// Bytes moved at a time. So many are written whole, and read by one reader.
+const PIECE_BYTES: usize = linux::PIPE_BUF as usize;
 
 #[derive(Debug)]
 struct State {
@@ -82,42 +82,36 @@ impl PipeReader {
         if to.len == 0 {
             return Ok(0);
         }
-        let piece = self.wait_for_bytes(nonblocking)?;
-        let mut piece = piece(to.len);
+        // Preemption is off under the lock: no allocation there.
+        let mut piece = piece(to.len)?;
+        let mut look = || self.take(to.len, &mut piece);
+        match (look(), nonblocking) {
+            (Some(()), _) => {}
+            (None, true) => return Err(Errno::EAGAIN),
+            // Another reader may have been quicker: bytes are taken as they are found.
+            (None, false) => self.0.changed.wait_until(None, look)?,
+        }
         let mut done = 0;
         while !piece.is_empty() {
             // A fault loses this piece, as the bytes have left the pipe.
             to.skip(done).copy_from(&piece)?;
             done += piece.len();
-            piece = self.take(to.len - done);
+            piece.clear();
+            self.take(to.len - done, &mut piece);
         }
         Ok(done)
     }
 
-    /// Waits, and gives back a way to take the first piece.
-    fn wait_for_bytes(
-        &self,
-        nonblocking: bool,
-    ) -> Result<impl FnOnce(usize) -> Vec<u8> + '_, Errno> {
-        let look = || {
-            let state = self.0.state.lock();
-            (!state.bytes.is_empty() || !state.writer_open).then_some(())
-        };
-        match (look(), nonblocking) {
-            (Some(()), _) => {}
-            (None, true) => return Err(Errno::EAGAIN),
-            (None, false) => self.0.changed.wait_until(None, look)?,
-        }
-        Ok(|most| self.take(most))
-    }
-
-    fn take(&self, most: usize) -> Vec<u8> {
-        // Preemption is off under the lock: no allocation, and no loop over bytes.
+    /// Moves at most `most` bytes into an empty piece, as many as it has room for. `None` when there are none yet.
+    fn take(&self, most: usize, piece: &mut Vec<u8>) -> Option<()> {
         let most = most.min(PIECE_BYTES);
-        let mut piece = Vec::with_capacity(most);
         {
             let mut state = self.0.state.lock();
             let count = state.bytes.len().min(most);
+            if count == 0 && state.writer_open {
+                return None;
+            }
+            // No loop over bytes.
             let (front, back) = state.bytes.as_slices();
             let (front, back) = match front.get(..count) {
                 Some(front) => (front, &back[..0]),
@@ -130,7 +124,7 @@ impl PipeReader {
         if !piece.is_empty() {
             self.0.changed.wake_all();
         }
-        piece
+        Some(())
     }
 
     /// As `poll` tells it.
@@ -146,22 +140,49 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Writes everything, waiting for room, or what fits when `nonblocking`.
+    /// Writes everything, waiting for room, or what fits when `nonblocking`. At most `PIPE_BUF` bytes are written whole:
+    /// no other's come in between, and when there is no room for all of them there is none.
     ///
     /// # Errors
-    /// EPIPE, and SIGPIPE, when nobody can read it any more.
+    /// EPIPE, and SIGPIPE, when nobody can read it any more; EAGAIN, EFAULT, ENOMEM.
     pub fn write(&self, from: UserBytes, nonblocking: bool) -> Result<usize, Errno> {
-        copy_in::<PIECE_BYTES>(from, |piece| self.put(piece, nonblocking))
+        let mut buffer = piece(from.len)?;
+        buffer.resize(from.len.min(PIECE_BYTES), 0);
+        let least = match from.len {
+            ..=PIECE_BYTES => from.len,
+            _ => 1,
+        };
+        copy_in_with(&mut buffer, from, |piece| {
+            self.put(piece, least, nonblocking)
+        })
     }
 
-    fn put(&self, piece: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+    /// The same from several places, which have `PIPE_BUF` bytes at most together.
+    pub fn write_together(&self, from: &[UserBytes], nonblocking: bool) -> Result<usize, Errno> {
+        let len = from.iter().map(|part| part.len).sum();
+        let mut bytes = piece(len)?;
+        bytes.resize(len, 0);
+        let mut rest = &mut *bytes;
+        for part in from {
+            let (there, behind) = rest.split_at_mut(part.len);
+            part.copy_to(there)?;
+            rest = behind;
+        }
+        match len {
+            0 => Ok(0),
+            _ => self.put(&bytes, len, nonblocking),
+        }
+    }
+
+    /// Writes a part of the piece, and not less than `least` bytes.
+    fn put(&self, piece: &[u8], least: usize, nonblocking: bool) -> Result<usize, Errno> {
         let put = || {
             let mut state = self.0.state.lock();
             if !state.reader_open {
                 return Some(Err(Errno::EPIPE));
             }
             let room = CAPACITY_BYTES - state.bytes.len();
-            if room == 0 {
+            if room < least {
                 return None;
             }
             let part = &piece[..piece.len().min(room)];
@@ -185,12 +206,22 @@ impl PipeWriter {
     /// As `poll` tells it.
     pub fn ready(&self) -> u32 {
         let state = self.0.state.lock();
-        match (state.reader_open, state.bytes.len() < CAPACITY_BYTES) {
+        // As on Linux: room for what is written whole.
+        let has_room = CAPACITY_BYTES - state.bytes.len() >= PIECE_BYTES;
+        match (state.reader_open, has_room) {
             (false, _) => linux::POLLERR,
             (true, true) => linux::POLLOUT,
             (true, false) => 0,
         }
     }
+}
+
+/// Room for so many bytes, or for as many as are moved at a time.
+fn piece(bytes: usize) -> Result<Vec<u8>, Errno> {
+    let mut piece = Vec::new();
+    let refused = piece.try_reserve_exact(bytes.min(PIECE_BYTES));
+    refused.map_err(|_| Errno::ENOMEM)?;
+    Ok(piece)
 }
 
 impl Drop for PipeReader {
