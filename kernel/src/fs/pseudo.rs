@@ -248,7 +248,11 @@ fn maps(out: &mut String) -> fmt::Result {
             area.range.start(),
             area.range.end(),
             area.prot,
-            if area.kind.is_shared() { 's' } else { 'p' },
+            if area.kind.is_mapped_shared() {
+                's'
+            } else {
+                'p'
+            },
         );
         let name = match area.kind {
             AreaKind::Image => &*exe,
@@ -257,7 +261,7 @@ fn maps(out: &mut String) -> fmt::Result {
             AreaKind::Shared(_) => "/dev/zero (deleted)",
             AreaKind::SharedFile(_) => "/tmp/file",
             AreaKind::Guests(_) => "[zerocopy]",
-            AreaKind::Anonymous | AreaKind::File => "",
+            AreaKind::Anonymous | AreaKind::File | AreaKind::FixedFile => "",
         };
         // Names start in the column where Linux puts them.
         writeln!(out, "{}", format!("{line:<72} {name}").trim_end())?;

@@ -137,7 +137,7 @@ fn many_names_cost_no_more() {
 /// What is there all the while is listed once, whatever comes and goes meanwhile.
 fn directories_are_listed_while_files_come_and_go() {
     let directory = many_files_directory();
-    let path = |number: usize| format!("{directory}/{:03}", number);
+    let path = |number: usize| format!("{directory}/{number:03}");
     let make = |number: usize| drop(File::create_new(path(number)).expect("a new file"));
     let remove = |number: usize| fs::remove_file(path(number)).expect("its name");
     const FILES: usize = 90;
@@ -176,13 +176,12 @@ fn directories_are_listed_while_files_come_and_go() {
         at.expect("an offset of an entry");
         entries(&listed, 4096).len()
     };
-    let mut rewound = &listed;
-    rewound.rewind().expect("the start");
+    let start = || (&listed).rewind().expect("the start");
+    start();
     let all = entries(&listed, 32 << 10);
     assert_eq!(again(all[all.len() - 1].1), 0);
     assert_eq!(again(all[all.len() - 4].1), 3);
-    let too_small = rewound.rewind();
-    too_small.expect("the start");
+    start();
     let fd = listed.as_raw_fd();
     let mut bytes = [0_u8; 8];
     // SAFETY: room for eight bytes.
@@ -328,6 +327,84 @@ fn rights_are_those_of_the_descriptor() {
     assert_eq!(error_of(reading.set_len(3)), Some(libc::EINVAL));
 }
 
+fn mappings_keep_what_their_flags_promise() {
+    let file = made(2);
+    let map = |file: &File, flags| map(file, PAGE_BYTES, libc::PROT_READ, flags, 0);
+    const UNKNOWN: i32 = 1 << 24;
+    let at = map(&file, libc::MAP_SHARED | UNKNOWN).expect("as ever, unknown flags are ignored");
+    unmap(at, PAGE_BYTES);
+    let validated = libc::MAP_SHARED_VALIDATE;
+    let at = map(&file, validated | libc::MAP_POPULATE).expect("known flags");
+    unmap(at, PAGE_BYTES);
+    let refused = map(&file, validated | UNKNOWN);
+    assert_eq!(refused, Err(libc::EOPNOTSUPP));
+    let anonymous = map(&file, validated | libc::MAP_ANONYMOUS);
+    assert_eq!(anonymous, Err(libc::EINVAL));
+}
+
+/// Nobody writes to a file that was opened for reading, whatever it is.
+fn shared_mappings_have_no_more_rights_than_their_descriptor() {
+    let program = std::env::current_exe().and_then(File::open);
+    let program = program.expect("this program");
+    let shared = |file: &File, prot| map(file, PAGE_BYTES, prot, libc::MAP_SHARED, 0);
+    assert_eq!(shared(&program, READ_WRITE), Err(libc::EACCES));
+    let zeroes = File::open("/dev/zero").expect("zeroes");
+    assert_eq!(shared(&zeroes, READ_WRITE), Err(libc::EACCES));
+    let at = shared(&program, libc::PROT_READ).expect("a mapping");
+    let place = ptr::with_exposed_provenance_mut(at);
+    // SAFETY: a mapping of this function's own, which nothing refers to.
+    let status = unsafe { libc::mprotect(place, PAGE_BYTES, READ_WRITE) };
+    assert_eq!((status, errno()), (-1, libc::EACCES));
+    let none = libc::PROT_NONE;
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::mprotect(place, PAGE_BYTES, none) }, 0);
+    unmap(at, PAGE_BYTES);
+}
+
+/// `mremap` of no bytes.
+fn map_again(at: usize, bytes: usize, flags: i32) -> Result<usize, i32> {
+    let old = ptr::with_exposed_provenance_mut(at);
+    // SAFETY: a new mapping where nothing is.
+    match unsafe { libc::mremap(old, 0, bytes, flags) } {
+        libc::MAP_FAILED => Err(errno()),
+        new => Ok(new.expose_provenance()),
+    }
+}
+
+/// Shared memory can be mapped a second time from a first mapping.
+fn mappings_are_doubled() {
+    let may_move = libc::MREMAP_MAYMOVE;
+    let byte = |at: usize| ptr::with_exposed_provenance_mut::<u8>(at);
+    let anonymous = libc::MAP_ANONYMOUS;
+    let file = made(2);
+    for kind in [libc::MAP_SHARED, libc::MAP_SHARED | anonymous] {
+        let bytes = 2 * PAGE_BYTES;
+        let at = map(&file, bytes, READ_WRITE, kind, 0).expect("a mapping");
+        let both = map_again(at, bytes, may_move).expect("the same pages");
+        let second = map_again(at + PAGE_BYTES, PAGE_BYTES, may_move);
+        let second = second.expect("the second page");
+        // SAFETY: mappings of this function's own, with the right to write.
+        unsafe { byte(at + PAGE_BYTES + 3).write_volatile(7) };
+        for there in [both + PAGE_BYTES, second] {
+            // SAFETY: as above.
+            assert_eq!(unsafe { byte(there + 3).read_volatile() }, 7);
+        }
+        assert_eq!(map_again(at, bytes, 0), Err(libc::ENOMEM));
+        assert_eq!(map_again(at + 1, bytes, may_move), Err(libc::EINVAL));
+        assert_eq!(map_again(at, 0, may_move), Err(libc::EINVAL));
+        unmap(at, bytes);
+        // SAFETY: as above.
+        assert_eq!(unsafe { byte(second + 3).read_volatile() }, 7);
+        unmap(second, PAGE_BYTES);
+        unmap(both, bytes);
+        assert_eq!(map_again(both, bytes, may_move), Err(libc::EFAULT));
+    }
+    let private = map(&file, PAGE_BYTES, READ_WRITE, libc::MAP_PRIVATE, 0).expect("a copy");
+    let doubled = map_again(private, PAGE_BYTES, may_move);
+    assert_eq!(doubled, Err(libc::EINVAL));
+    unmap(private, PAGE_BYTES);
+}
+
 fn syncs_say_what_is_wrong() {
     let file = made(2);
     let at = map(&file, 2 * PAGE_BYTES, READ_WRITE, libc::MAP_SHARED, 0).expect("a mapping");
@@ -377,6 +454,9 @@ fn main() -> ExitCode {
             everybody_has_the_same_pages,
             nothing_is_there_beyond_the_end,
             rights_are_those_of_the_descriptor,
+            mappings_keep_what_their_flags_promise,
+            shared_mappings_have_no_more_rights_than_their_descriptor,
+            mappings_are_doubled,
             syncs_say_what_is_wrong,
             syncs_store_what_was_written,
         ],
