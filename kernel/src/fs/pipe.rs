@@ -12,7 +12,7 @@ use super::node::Node;
 use super::transfer::copy_in_with;
 use crate::budget::{Budget, Share};
 use crate::errno::Errno;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use crate::task::signal::{self, SigInfo, Signal};
 use crate::task::{self, WaitQueue};
 use crate::user_memory::UserBytes;
@@ -20,7 +20,7 @@ use crate::user_memory::UserBytes;
 /// Bytes that a pipe holds, as on Linux.
 const CAPACITY_BYTES: usize = 64 << 10;
 
-/// Bytes moved at a time. So many are written whole, and read by one reader.
+/// Bytes moved at a time. So many are written whole.
 const PIECE_BYTES: usize = linux::PIPE_BUF as usize;
 
 #[derive(Debug)]
@@ -38,6 +38,8 @@ const MOST_PIPES: usize = 96;
 #[derive(Debug)]
 struct Pipe {
     _share: Share<MOST_PIPES>,
+    /// Held by who reads.
+    reading: SleepMutex<()>,
     state: Mutex<State>,
     changed: WaitQueue,
 }
@@ -66,6 +68,7 @@ pub fn new_pipe(nonblocking: bool) -> Result<(Arc<OpenFile>, Arc<OpenFile>), Err
     };
     let pipe = Arc::new(Pipe {
         _share: share,
+        reading: SleepMutex::new(()),
         state: Mutex::new(state),
         changed: WaitQueue::new(),
     });
@@ -84,47 +87,62 @@ impl PipeReader {
         }
         // Preemption is off under the lock: no allocation there.
         let mut piece = piece(to.len)?;
-        let mut look = || self.take(to.len, &mut piece);
-        match (look(), nonblocking) {
-            (Some(()), _) => {}
-            (None, true) => return Err(Errno::EAGAIN),
-            // Another reader may have been quicker: bytes are taken as they are found.
-            (None, false) => self.0.changed.wait_until(None, look)?,
+        loop {
+            match (self.read_now(to, &mut piece)?, nonblocking) {
+                (Some(count), _) => return Ok(count),
+                (None, true) => return Err(Errno::EAGAIN),
+                // Another reader may be quicker.
+                (None, false) => {
+                    let has_changed = || self.look(&mut Vec::new());
+                    self.0.changed.wait_until(None, has_changed)?;
+                }
+            }
         }
-        let mut done = 0;
-        while !piece.is_empty() {
-            // A fault loses this piece, as the bytes have left the pipe.
-            to.skip(done).copy_from(&piece)?;
-            done += piece.len();
-            piece.clear();
-            self.take(to.len - done, &mut piece);
-        }
-        Ok(done)
     }
 
-    /// Moves at most `most` bytes into an empty piece, as many as it has room for. `None` when there are none yet.
-    fn take(&self, most: usize, piece: &mut Vec<u8>) -> Option<()> {
-        let most = most.min(PIECE_BYTES);
-        {
-            let mut state = self.0.state.lock();
-            let count = state.bytes.len().min(most);
-            if count == 0 && state.writer_open {
-                return None;
+    /// Reads what is there, without another reader in between; `None` when there is nothing yet. What cannot be copied stays
+    /// in the pipe.
+    fn read_now(&self, to: UserBytes, piece: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+        let _turn = self.0.reading.lock();
+        let mut done = 0;
+        while done < to.len {
+            let rest = to.skip(done);
+            match (self.look(piece), done) {
+                (None, 0) => return Ok(None),
+                (None, _) => break,
+                (Some(()), _) if piece.is_empty() => break,
+                (Some(()), _) => piece.truncate(rest.len),
             }
-            // No loop over bytes.
-            let (front, back) = state.bytes.as_slices();
-            let (front, back) = match front.get(..count) {
-                Some(front) => (front, &back[..0]),
-                None => (front, &back[..count - front.len()]),
-            };
-            piece.extend_from_slice(front);
-            piece.extend_from_slice(back);
-            state.bytes.drain(..count);
+            match rest.copy_from(piece) {
+                Ok(()) => self.take(piece.len()),
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            done += piece.len();
         }
-        if !piece.is_empty() {
-            self.0.changed.wake_all();
-        }
-        Some(())
+        Ok(Some(done))
+    }
+
+    /// Copies the first bytes, as many as `piece` has room for. `None` when there are none yet.
+    fn look(&self, piece: &mut Vec<u8>) -> Option<()> {
+        piece.clear();
+        let state = self.0.state.lock();
+        let count = state.bytes.len().min(piece.capacity());
+        // No loop over bytes.
+        let (front, back) = state.bytes.as_slices();
+        let (front, back) = match front.get(..count) {
+            Some(front) => (front, &back[..0]),
+            None => (front, &back[..count - front.len()]),
+        };
+        piece.extend_from_slice(front);
+        piece.extend_from_slice(back);
+        (!state.bytes.is_empty() || !state.writer_open).then_some(())
+    }
+
+    /// Takes away what [`look`](Self::look) has found.
+    fn take(&self, count: usize) {
+        self.0.state.lock().bytes.drain(..count);
+        self.0.changed.wake_all();
     }
 
     /// As `poll` tells it.

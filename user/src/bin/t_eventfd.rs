@@ -203,6 +203,19 @@ fn short_writes_are_whole_or_refused() {
     assert_eq!(pipe.read(&mut room), Err(libc::EAGAIN));
 }
 
+/// Bytes that cannot be given to a reader stay where they are.
+fn reads_that_fail_lose_nothing() {
+    let pipe = Pipe::new(libc::O_NONBLOCK);
+    let bytes: Vec<u8> = (0..6000_u16).map(|number| number as u8).collect();
+    assert_eq!(pipe.write(&bytes), Ok(6000));
+    // SAFETY: the call is refused, whatever it would write.
+    let nowhere = unsafe { libc::read(pipe.reader.as_raw_fd(), 8 as *mut _, 6000) };
+    assert_eq!((nowhere, errno()), (-1, libc::EFAULT));
+    let mut room = [0; 7000];
+    assert_eq!(pipe.read(&mut room), Ok(6000));
+    assert!(room[..6000] == bytes);
+}
+
 /// Writers of one pipe write records, in one piece and in three; each comes out in one piece.
 fn short_writes_do_not_mix() {
     const WRITERS: u8 = 4;
@@ -362,6 +375,7 @@ fn main() -> ExitCode {
             writers_wait_for_room,
             pipes_end_with_their_last_writer,
             short_writes_are_whole_or_refused,
+            reads_that_fail_lose_nothing,
             short_writes_do_not_mix,
             readers_do_not_see_an_end_too_early,
             shared_memory_is_one_memory,
