@@ -164,6 +164,22 @@ impl OpenFile {
         }
     }
 
+    /// How many bytes of several places a write must keep together; 0 where it need not.
+    pub fn kept_together(&self) -> usize {
+        match &self.node {
+            Node::PipeWriter(_) => linux::PIPE_BUF as usize,
+            _ => 0,
+        }
+    }
+
+    /// Writes so many bytes at most from several places.
+    pub fn write_together(&self, from: &[UserBytes]) -> Result<usize, Errno> {
+        match &self.node {
+            Node::PipeWriter(pipe) => pipe.write_together(from, self.is_nonblocking()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// Writes at `offset`, which devices and pseudo files ignore, and files opened for appending, too, as on Linux.
     pub fn write_at(&self, from: UserBytes, offset: u64) -> Result<usize, Errno> {
         match &self.node {

@@ -9,10 +9,10 @@ use linux_raw_sys::general as linux;
 
 use super::file::OpenFile;
 use super::node::Node;
-use super::transfer::copy_in;
+use super::transfer::copy_in_with;
 use crate::budget::{Budget, Share};
 use crate::errno::Errno;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use crate::task::signal::{self, SigInfo, Signal};
 use crate::task::{self, WaitQueue};
 use crate::user_memory::UserBytes;
@@ -20,8 +20,8 @@ use crate::user_memory::UserBytes;
 /// Bytes that a pipe holds, as on Linux.
 const CAPACITY_BYTES: usize = 64 << 10;
 
-/// Bytes moved at a time.
-const PIECE_BYTES: usize = 512;
+/// Bytes moved at a time. So many are written whole.
+const PIECE_BYTES: usize = linux::PIPE_BUF as usize;
 
 #[derive(Debug)]
 struct State {
@@ -38,6 +38,8 @@ const MOST_PIPES: usize = 96;
 #[derive(Debug)]
 struct Pipe {
     _share: Share<MOST_PIPES>,
+    /// Held by who reads.
+    reading: SleepMutex<()>,
     state: Mutex<State>,
     changed: WaitQueue,
 }
@@ -66,6 +68,7 @@ pub fn new_pipe(nonblocking: bool) -> Result<(Arc<OpenFile>, Arc<OpenFile>), Err
     };
     let pipe = Arc::new(Pipe {
         _share: share,
+        reading: SleepMutex::new(()),
         state: Mutex::new(state),
         changed: WaitQueue::new(),
     });
@@ -82,55 +85,64 @@ impl PipeReader {
         if to.len == 0 {
             return Ok(0);
         }
-        let piece = self.wait_for_bytes(nonblocking)?;
-        let mut piece = piece(to.len);
+        // Preemption is off under the lock: no allocation there.
+        let mut piece = piece(to.len)?;
+        loop {
+            match (self.read_now(to, &mut piece)?, nonblocking) {
+                (Some(count), _) => return Ok(count),
+                (None, true) => return Err(Errno::EAGAIN),
+                // Another reader may be quicker.
+                (None, false) => {
+                    let has_changed = || self.look(&mut Vec::new());
+                    self.0.changed.wait_until(None, has_changed)?;
+                }
+            }
+        }
+    }
+
+    /// Reads what is there, without another reader in between; `None` when there is nothing yet. What cannot be copied stays
+    /// in the pipe.
+    fn read_now(&self, to: UserBytes, piece: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+        let _turn = self.0.reading.lock();
         let mut done = 0;
-        while !piece.is_empty() {
-            // A fault loses this piece, as the bytes have left the pipe.
-            to.skip(done).copy_from(&piece)?;
+        while done < to.len {
+            let rest = to.skip(done);
+            match (self.look(piece), done) {
+                (None, 0) => return Ok(None),
+                (None, _) => break,
+                (Some(()), _) if piece.is_empty() => break,
+                (Some(()), _) => piece.truncate(rest.len),
+            }
+            match rest.copy_from(piece) {
+                Ok(()) => self.take(piece.len()),
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
             done += piece.len();
-            piece = self.take(to.len - done);
         }
-        Ok(done)
+        Ok(Some(done))
     }
 
-    /// Waits, and gives back a way to take the first piece.
-    fn wait_for_bytes(
-        &self,
-        nonblocking: bool,
-    ) -> Result<impl FnOnce(usize) -> Vec<u8> + '_, Errno> {
-        let look = || {
-            let state = self.0.state.lock();
-            (!state.bytes.is_empty() || !state.writer_open).then_some(())
+    /// Copies the first bytes, as many as `piece` has room for. `None` when there are none yet.
+    fn look(&self, piece: &mut Vec<u8>) -> Option<()> {
+        piece.clear();
+        let state = self.0.state.lock();
+        let count = state.bytes.len().min(piece.capacity());
+        // No loop over bytes.
+        let (front, back) = state.bytes.as_slices();
+        let (front, back) = match front.get(..count) {
+            Some(front) => (front, &back[..0]),
+            None => (front, &back[..count - front.len()]),
         };
-        match (look(), nonblocking) {
-            (Some(()), _) => {}
-            (None, true) => return Err(Errno::EAGAIN),
-            (None, false) => self.0.changed.wait_until(None, look)?,
-        }
-        Ok(|most| self.take(most))
+        piece.extend_from_slice(front);
+        piece.extend_from_slice(back);
+        (!state.bytes.is_empty() || !state.writer_open).then_some(())
     }
 
-    fn take(&self, most: usize) -> Vec<u8> {
-        // Preemption is off under the lock: no allocation, and no loop over bytes.
-        let most = most.min(PIECE_BYTES);
-        let mut piece = Vec::with_capacity(most);
-        {
-            let mut state = self.0.state.lock();
-            let count = state.bytes.len().min(most);
-            let (front, back) = state.bytes.as_slices();
-            let (front, back) = match front.get(..count) {
-                Some(front) => (front, &back[..0]),
-                None => (front, &back[..count - front.len()]),
-            };
-            piece.extend_from_slice(front);
-            piece.extend_from_slice(back);
-            state.bytes.drain(..count);
-        }
-        if !piece.is_empty() {
-            self.0.changed.wake_all();
-        }
-        piece
+    /// Takes away what [`look`](Self::look) has found.
+    fn take(&self, count: usize) {
+        self.0.state.lock().bytes.drain(..count);
+        self.0.changed.wake_all();
     }
 
     /// As `poll` tells it.
@@ -146,22 +158,49 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Writes everything, waiting for room, or what fits when `nonblocking`.
+    /// Writes everything, waiting for room, or what fits when `nonblocking`. At most `PIPE_BUF` bytes are written whole:
+    /// no other's come in between, and when there is no room for all of them there is none.
     ///
     /// # Errors
-    /// EPIPE, and SIGPIPE, when nobody can read it any more.
+    /// EPIPE, and SIGPIPE, when nobody can read it any more; EAGAIN, EFAULT, ENOMEM.
     pub fn write(&self, from: UserBytes, nonblocking: bool) -> Result<usize, Errno> {
-        copy_in::<PIECE_BYTES>(from, |piece| self.put(piece, nonblocking))
+        let mut buffer = piece(from.len)?;
+        buffer.resize(from.len.min(PIECE_BYTES), 0);
+        let least = match from.len {
+            ..=PIECE_BYTES => from.len,
+            _ => 1,
+        };
+        copy_in_with(&mut buffer, from, |piece| {
+            self.put(piece, least, nonblocking)
+        })
     }
 
-    fn put(&self, piece: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+    /// The same from several places, which have `PIPE_BUF` bytes at most together.
+    pub fn write_together(&self, from: &[UserBytes], nonblocking: bool) -> Result<usize, Errno> {
+        let len = from.iter().map(|part| part.len).sum();
+        let mut bytes = piece(len)?;
+        bytes.resize(len, 0);
+        let mut rest = &mut *bytes;
+        for part in from {
+            let (there, behind) = rest.split_at_mut(part.len);
+            part.copy_to(there)?;
+            rest = behind;
+        }
+        match len {
+            0 => Ok(0),
+            _ => self.put(&bytes, len, nonblocking),
+        }
+    }
+
+    /// Writes a part of the piece, and not less than `least` bytes.
+    fn put(&self, piece: &[u8], least: usize, nonblocking: bool) -> Result<usize, Errno> {
         let put = || {
             let mut state = self.0.state.lock();
             if !state.reader_open {
                 return Some(Err(Errno::EPIPE));
             }
             let room = CAPACITY_BYTES - state.bytes.len();
-            if room == 0 {
+            if room < least {
                 return None;
             }
             let part = &piece[..piece.len().min(room)];
@@ -185,12 +224,22 @@ impl PipeWriter {
     /// As `poll` tells it.
     pub fn ready(&self) -> u32 {
         let state = self.0.state.lock();
-        match (state.reader_open, state.bytes.len() < CAPACITY_BYTES) {
+        // As on Linux: room for what is written whole.
+        let has_room = CAPACITY_BYTES - state.bytes.len() >= PIECE_BYTES;
+        match (state.reader_open, has_room) {
             (false, _) => linux::POLLERR,
             (true, true) => linux::POLLOUT,
             (true, false) => 0,
         }
     }
+}
+
+/// Room for so many bytes, or for as many as are moved at a time.
+fn piece(bytes: usize) -> Result<Vec<u8>, Errno> {
+    let mut piece = Vec::new();
+    let refused = piece.try_reserve_exact(bytes.min(PIECE_BYTES));
+    refused.map_err(|_| Errno::ENOMEM)?;
+    Ok(piece)
 }
 
 impl Drop for PipeReader {

@@ -8,6 +8,7 @@ use core::ops::Range;
 use shootdown::{CpuId, Policy};
 use spin::Once;
 
+use super::tree::is_below;
 use super::{irqoff, machine};
 use crate::addr::PAGE_BYTES;
 use crate::backtrace;
@@ -112,12 +113,22 @@ pub(super) fn find(path: &str) -> Option<Pseudo> {
     if let Some((_, pseudo)) = FILES.iter().find(|(known, _)| *known == path) {
         return Some(*pseudo);
     }
-    let number = path.strip_prefix(CPU)?.strip_suffix(ONLINE)?;
+    let cpu = cpu_of(path.strip_suffix(ONLINE)?)?;
+    Some(Pseudo::CpuOnline(CpuId::new(cpu)))
+}
+
+/// Does the path lead to such files?
+pub(super) fn is_directory(path: &str) -> bool {
+    FILES.iter().any(|(known, _)| is_below(path, known)) || cpu_of(path).is_some()
+}
+
+/// The CPU that has that directory.
+fn cpu_of(directory: &str) -> Option<u32> {
+    let number = directory.strip_prefix(CPU)?;
     // There is one way to write it.
     let is_plain = !number.starts_with(['0', '+']);
     let cpu = number.parse().ok().filter(|_| is_plain)?;
-    let is_there = leaving_cpus().contains(&cpu);
-    is_there.then(|| Pseudo::CpuOnline(CpuId::new(cpu)))
+    leaving_cpus().contains(&cpu).then_some(cpu)
 }
 
 /// The CPUs that may leave: all of this machine but CPU 0.
@@ -237,7 +248,11 @@ fn maps(out: &mut String) -> fmt::Result {
             area.range.start(),
             area.range.end(),
             area.prot,
-            if area.kind.is_shared() { 's' } else { 'p' },
+            if area.kind.is_mapped_shared() {
+                's'
+            } else {
+                'p'
+            },
         );
         let name = match area.kind {
             AreaKind::Image => &*exe,
@@ -246,7 +261,7 @@ fn maps(out: &mut String) -> fmt::Result {
             AreaKind::Shared(_) => "/dev/zero (deleted)",
             AreaKind::SharedFile(_) => "/tmp/file",
             AreaKind::Guests(_) => "[zerocopy]",
-            AreaKind::Anonymous | AreaKind::File => "",
+            AreaKind::Anonymous | AreaKind::File | AreaKind::FixedFile => "",
         };
         // Names start in the column where Linux puts them.
         writeln!(out, "{}", format!("{line:<72} {name}").trim_end())?;

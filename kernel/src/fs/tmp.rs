@@ -1,7 +1,6 @@
 //! `/tmp`: names for files in memory. No directories below it.
 
-use alloc::collections::btree_map::{BTreeMap, Entry};
-use alloc::string::String;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -24,8 +23,30 @@ const MEMFD_NAME_MAX: usize = 249;
 /// Permissions of a file that was made without a name.
 const MEMFD_PERMISSIONS: u32 = 0o777;
 
-/// The files by name. A file lives on when its name is gone.
-static NAMES: Mutex<BTreeMap<String, Regular>> = Mutex::new(BTreeMap::new());
+/// The place of the first file in a listing of the directory. What else may be listed comes before.
+pub(super) const FIRST_PLACE: u64 = 1 << 32;
+
+/// Most files listed under one lock.
+const LISTED_FILES: usize = 64;
+
+/// The files. One lives on when its name is gone.
+struct Names {
+    files: BTreeMap<Arc<str>, Named>,
+    /// In the order in which they were made: who lists them goes on behind a place, whatever comes and goes meanwhile.
+    places: BTreeMap<u64, Arc<str>>,
+    next_place: u64,
+}
+
+struct Named {
+    place: u64,
+    regular: Regular,
+}
+
+static NAMES: Mutex<Names> = Mutex::new(Names {
+    files: BTreeMap::new(),
+    places: BTreeMap::new(),
+    next_place: FIRST_PLACE,
+});
 
 /// The name of a path that is directly in the directory.
 pub(super) fn name_of(path: &str) -> Option<&str> {
@@ -35,7 +56,9 @@ pub(super) fn name_of(path: &str) -> Option<&str> {
 
 /// The file at that path.
 pub(super) fn find(path: &str) -> Option<Regular> {
-    NAMES.lock().get(name_of(path)?).cloned()
+    let names = NAMES.lock();
+    let found = names.files.get(name_of(path)?)?;
+    Some(found.regular.clone())
 }
 
 /// A new file at that path, where there was none a moment ago.
@@ -54,11 +77,17 @@ pub(super) fn create(path: &str, permissions: u32) -> Result<Regular, Errno> {
     }
     // Made in advance: not under the lock.
     let fresh = make(permissions)?;
-    let name = String::from(name);
-    match NAMES.lock().entry(name) {
-        Entry::Vacant(vacant) => Ok(vacant.insert(fresh).clone()),
-        Entry::Occupied(_) => Err(Errno::EEXIST),
+    let name: Arc<str> = Arc::from(name);
+    let mut names = NAMES.lock();
+    if names.files.contains_key(&name) {
+        return Err(Errno::EEXIST);
     }
+    let place = names.next_place;
+    names.next_place += 1;
+    names.places.insert(place, name.clone());
+    let regular = fresh.clone();
+    names.files.insert(name, Named { place, regular });
+    Ok(fresh)
 }
 
 /// Takes the name away.
@@ -66,13 +95,23 @@ pub(super) fn create(path: &str, permissions: u32) -> Result<Regular, Errno> {
 /// # Errors
 /// ENOENT.
 pub(super) fn remove(path: &str) -> Result<(), Errno> {
-    let gone = name_of(path).and_then(|name| NAMES.lock().remove(name));
-    gone.map(drop).ok_or(Errno::ENOENT)
+    let name = name_of(path).ok_or(Errno::ENOENT)?;
+    let mut names = NAMES.lock();
+    let gone = names.files.remove(name).ok_or(Errno::ENOENT)?;
+    let name = names.places.remove(&gone.place);
+    drop(names);
+    // Not under the lock.
+    drop((gone, name));
+    Ok(())
 }
 
-/// All names.
-pub(super) fn names() -> Vec<String> {
-    NAMES.lock().keys().cloned().collect()
+/// Some names from a place on, each with its own; none behind the last.
+pub(super) fn names_from(place: u64) -> Vec<(u64, Arc<str>)> {
+    let mut found = Vec::with_capacity(LISTED_FILES);
+    let names = NAMES.lock();
+    let range = names.places.range(place..).take(LISTED_FILES);
+    found.extend(range.map(|(place, name)| (*place, name.clone())));
+    found
 }
 
 /// A file without a name in the tree (`memfd_create`), open for reading and writing.

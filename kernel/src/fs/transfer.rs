@@ -49,12 +49,20 @@ pub(super) fn zero_out(to: UserBytes) -> Result<usize, Errno> {
 /// given. Returns how many bytes it took; an error counts only before the first.
 pub(super) fn copy_in<const PIECE: usize>(
     from: UserBytes,
+    sink: impl FnMut(&[u8]) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    copy_in_with(&mut [0; PIECE], from, sink)
+}
+
+/// The same in pieces as long as this buffer, which may be empty if nothing is to be copied.
+pub(super) fn copy_in_with(
+    buffer: &mut [u8],
+    from: UserBytes,
     mut sink: impl FnMut(&[u8]) -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    let mut buffer = [0; PIECE];
     let mut done = 0;
     while done < from.len {
-        let rest = from.skip(done).limit(PIECE);
+        let rest = from.skip(done).limit(buffer.len());
         let piece = &mut buffer[..rest.len];
         match rest.copy_to(piece).and_then(|()| sink(piece)) {
             Ok(taken) => {

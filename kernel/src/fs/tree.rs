@@ -69,7 +69,7 @@ pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
     if let Some(regular) = tmp::find(path) {
         return Ok(Node::Memory(regular));
     }
-    if EMPTY_DIRECTORIES.contains(&path) || !children(path).is_empty() {
+    if is_directory(path) {
         return Ok(Node::Directory);
     }
     // A file in the middle of a path tells more than that the path does not exist.
@@ -80,6 +80,20 @@ pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
         },
         _ => Err(Errno::ENOENT),
     }
+}
+
+/// Is it always there, or does it lead to something?
+fn is_directory(path: &str) -> bool {
+    EMPTY_DIRECTORIES.contains(&path)
+        || DEVICES.iter().any(|(name, ..)| is_below(path, name))
+        || pseudo::is_directory(path)
+        || initramfs::has_below(path)
+}
+
+/// Is the path one of something in the directory, or further down?
+pub(super) fn is_below(directory: &str, path: &str) -> bool {
+    path.strip_prefix(directory)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The target of a link: EINVAL for what is none.
@@ -97,7 +111,7 @@ pub(super) fn is_exe_link(path: &str) -> bool {
     path == EXE_LINK
 }
 
-/// Names in a directory, sorted, with their kinds.
+/// Names in a directory, sorted, with their kinds: those that never change, hence without the files of [`tmp`].
 pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
     let prefix = format!("{}/", directory.trim_end_matches('/'));
     let mut names = BTreeMap::new();
@@ -120,12 +134,7 @@ pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
     for path in EMPTY_DIRECTORIES {
         add(path, Kind::Directory);
     }
-    let files = tmp::names()
-        .into_iter()
-        .map(|name| join(tmp::DIRECTORY, &name));
-    pseudo::paths()
-        .chain(files)
-        .for_each(|path| add(&path, Kind::Regular));
+    pseudo::paths().for_each(|path| add(&path, Kind::Regular));
     for entry in initramfs::list() {
         if let Ok(name) = core::str::from_utf8(entry.name) {
             let kind = match entry.mode & linux::S_IFMT {

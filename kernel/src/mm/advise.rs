@@ -73,7 +73,10 @@ impl Inner {
         let mut covered_to = range.start();
         let mut holds_files = false;
         for area in self.areas.touching(range) {
-            holds_files |= matches!(area.kind, AreaKind::Image | AreaKind::File);
+            holds_files |= matches!(
+                area.kind,
+                AreaKind::Image | AreaKind::File | AreaKind::FixedFile
+            );
             if area.range.start() <= covered_to {
                 covered_to = area.range.end();
             }

@@ -2,7 +2,8 @@
 
 use super::error::MapError;
 use super::invalidate::Gather;
-use super::layout::{MMAP_TOP, USER_START, page_ceil};
+use super::layout::{MMAP_TOP, PAGE_SIZE, USER_START, page_ceil};
+use super::map::{MapRequest, Placement, Populate};
 use super::page_table::LEAF_TABLE_BYTES;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
@@ -21,7 +22,7 @@ pub enum Destination {
 
 impl MemorySpace {
     /// Resizes the mapping at `addr` from `old_len` to `new_len` bytes, moving it if necessary and
-    /// allowed; its address.
+    /// allowed; its address. Of no bytes of shared memory it makes a second mapping.
     ///
     /// # Errors
     /// As Linux: [`MapError::Invalid`] for unaligned addresses, empty or overlapping ranges, and
@@ -33,6 +34,9 @@ impl MemorySpace {
         new_len: usize,
         destination: Destination,
     ) -> Result<usize, MapError> {
+        if old_len == 0 {
+            return self.map_again(addr, new_len, destination);
+        }
         let old = UserRange::new(addr, old_len).map_err(|_| MapError::Invalid)?;
         let new_len = page_ceil(new_len)
             .filter(|len| *len > 0)
@@ -44,6 +48,36 @@ impl MemorySpace {
         drop(inner);
         pending.finish();
         outcome
+    }
+
+    /// A second mapping of the shared memory at `addr`, of `len` bytes from there on.
+    fn map_again(
+        &self,
+        addr: usize,
+        len: usize,
+        destination: Destination,
+    ) -> Result<usize, MapError> {
+        let page = UserRange::new(addr, PAGE_SIZE).map_err(|_| MapError::Invalid)?;
+        let len = page_ceil(len).filter(|len| *len > 0);
+        let len = len.ok_or(MapError::Invalid)?;
+        let area = self.lock().areas.find(addr).cloned();
+        let area = area.ok_or(MapError::NotMapped)?;
+        if !area.kind.is_shared() {
+            return Err(MapError::Invalid);
+        }
+        let (at, placement) = match destination {
+            Destination::Stay => return Err(MapError::NoMemory),
+            Destination::MayMove => (0, Placement::Anywhere),
+            Destination::Fixed(to) => (fixed(page, to, len)?.start(), Placement::Fixed),
+        };
+        self.map(MapRequest {
+            addr: at,
+            len,
+            prot: area.prot,
+            placement,
+            populate: Populate::OnDemand,
+            kind: area.kind.moved(addr, 0),
+        })
     }
 }
 

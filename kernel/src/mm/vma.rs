@@ -34,6 +34,8 @@ pub enum AreaKind {
     Image,
     /// A copy of another file's contents, from `mmap`.
     File,
+    /// The same of a file that never changes, mapped to be shared: nobody may write to it.
+    FixedFile,
     /// What `brk` made.
     Heap,
     /// Anonymous memory from `mmap`.
@@ -52,6 +54,11 @@ impl AreaKind {
     /// Whether processes forked from one another see each other's writes; else each has its own copy.
     pub const fn is_shared(&self) -> bool {
         matches!(self, Self::Shared(_) | Self::SharedFile(_))
+    }
+
+    /// Whether a program mapped it with `MAP_SHARED`.
+    pub fn is_mapped_shared(&self) -> bool {
+        self.is_shared() || *self == Self::FixedFile
     }
 
     /// The same contents for an area that is moved from `old` to `new`.
@@ -79,7 +86,10 @@ pub struct Area {
 impl Area {
     /// Whether it shows a file that may not be written to through it.
     pub fn is_read_only_file(&self) -> bool {
-        matches!(&self.kind, AreaKind::SharedFile(shown) if !shown.may_write())
+        match &self.kind {
+            AreaKind::SharedFile(shown) => !shown.may_write(),
+            kind => *kind == AreaKind::FixedFile,
+        }
     }
 
     /// Whether it is for pages that others lend.

@@ -86,6 +86,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     let boot = info::publish(cmdline, loader.initramfs, memory.into_regions(), cpus);
     check_initramfs();
     mm::init(boot);
+    initramfs::index();
     choose_remote_flush(info::option(cmdline, "pv"));
     steal::register(percpu::cpu_id());
     SHOOTDOWN.online();

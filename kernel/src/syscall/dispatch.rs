@@ -139,7 +139,11 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_gettid => identity::gettid(me),
         nr::__NR_getppid => identity::getppid(me),
         nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
-        nr::__NR_getpgrp | nr::__NR_getpgid | nr::__NR_getsid => identity::getpid(me),
+        nr::__NR_getpgrp => identity::getpgrp(me),
+        nr::__NR_getpgid => identity::getpgid(me, a),
+        nr::__NR_getsid => identity::getsid(me, a),
+        nr::__NR_setpgid => identity::setpgid(me, a),
+        nr::__NR_setsid => identity::setsid(me),
 
         nr::__NR_uname => system::uname(a),
         nr::__NR_sysinfo => system::sysinfo(a),

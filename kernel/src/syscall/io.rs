@@ -66,7 +66,36 @@ pub(super) fn readv(me: &Current, a: &Args) -> Outcome {
 
 pub(super) fn writev(me: &Current, a: &Args) -> Outcome {
     let file = file(me, a.i32(0))?;
+    let most = file.kept_together();
+    if most > 0
+        && let Some(parts) = short_parts(a, most)?
+    {
+        return file.write_together(&parts);
+    }
     transfer(a, |piece| file.write(piece))
+}
+
+/// The pieces, if they have `most` bytes at most together.
+fn short_parts(a: &Args, most: usize) -> Result<Option<Vec<UserBytes>>, Errno> {
+    let count = a.usize(2);
+    if count > MOST_PIECES {
+        return Err(Errno::EINVAL);
+    }
+    let mut parts = Vec::new();
+    parts.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    let mut room = most;
+    for at in 0..count {
+        let piece = a.ptr::<iovec>(1).element(at).read()?;
+        let len = piece.iov_len as usize;
+        let Some(left) = room.checked_sub(len) else {
+            return Ok(None);
+        };
+        if len > 0 {
+            parts.push(UserBytes::new(piece.iov_base as usize, len)?);
+        }
+        room = left;
+    }
+    Ok(Some(parts))
 }
 
 /// One piece after the other until one is short; an error counts only before the first byte.

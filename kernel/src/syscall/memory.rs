@@ -17,6 +17,24 @@ use crate::task::{self, Current};
 use crate::user_memory::UserBytes;
 use alloc::sync::Arc;
 
+/// The flags that Linux knows in a mapping with `MAP_SHARED_VALIDATE`. (`MAP_FIXED_NOREPLACE` is not one of them.)
+const KNOWN_FLAGS: u32 = linux::MAP_TYPE
+    | linux::MAP_FIXED
+    | linux::MAP_32BIT
+    | linux::MAP_ABOVE4G
+    | linux::MAP_GROWSDOWN
+    | linux::MAP_DENYWRITE
+    | linux::MAP_EXECUTABLE
+    | linux::MAP_LOCKED
+    | linux::MAP_NORESERVE
+    | linux::MAP_POPULATE
+    | linux::MAP_NONBLOCK
+    | linux::MAP_STACK
+    | linux::MAP_HUGETLB
+    | linux::MAP_UNINITIALIZED
+    | linux::MAP_HUGE_2MB
+    | linux::MAP_HUGE_1GB;
+
 fn space() -> Result<Arc<MemorySpace>, Errno> {
     task::current_space().ok_or(Errno::ENOMEM)
 }
@@ -77,6 +95,10 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         _ => return Err(Errno::EINVAL),
     };
     if flags & linux::MAP_ANONYMOUS != 0 {
+        // As on Linux: only of a file.
+        if flags & linux::MAP_TYPE == linux::MAP_SHARED_VALIDATE {
+            return Err(Errno::EINVAL);
+        }
         return map_zeroes(request, shared);
     }
     let offset = a.u64(5);
@@ -84,14 +106,19 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let file = me.process().files.lock().get(a.i32(4))?;
+    if flags & linux::MAP_TYPE == linux::MAP_SHARED_VALIDATE && flags & !KNOWN_FLAGS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let mappable = file.mappable()?;
     file.may_read().map_err(|_| Errno::EACCES)?;
     match mappable {
+        Mappable::Zeroes if shared && prot.write() && file.is_read_only() => Err(Errno::EACCES),
         Mappable::Zeroes => map_zeroes(request, shared),
         Mappable::Shared(area) => map_shared(request, area, shared && offset == 0),
         // Writes to a file through memory are not supported.
         Mappable::Bytes(_) if shared && prot.write() => Err(Errno::EACCES),
-        Mappable::Bytes(bytes) => map_bytes(request, bytes, offset),
+        Mappable::Bytes(bytes) if shared => map_bytes(request, AreaKind::FixedFile, bytes, offset),
+        Mappable::Bytes(bytes) => map_bytes(request, AreaKind::File, bytes, offset),
         Mappable::Pages(pages) if shared => {
             let may_write = !file.is_read_only();
             if prot.write() && !may_write {
@@ -142,8 +169,9 @@ fn map_pages(request: MapRequest, file: Arc<MemoryFile>, offset: u64, may_write:
     Ok(space()?.map(MapRequest { kind, ..request })?)
 }
 
-/// A private mapping of a file that never changes: a copy, made at once.
-fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
+/// A mapping of a file that never changes: a copy, made at once.
+fn map_bytes(request: MapRequest, kind: AreaKind, bytes: &[u8], offset: u64) -> Outcome {
+    let request = MapRequest { kind, ..request };
     let bytes = &bytes[offset.min(bytes.len() as u64) as usize..];
     // The file shows in all of the last page.
     let len = bytes
@@ -157,7 +185,8 @@ fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
 fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
     // As in `map_bytes`.
     let len = page_ceil(request.len).ok_or(Errno::ENOMEM)?;
-    map_filled(request, |at| {
+    let kind = AreaKind::File;
+    map_filled(MapRequest { kind, ..request }, |at| {
         let mut done = 0;
         while done < len {
             let rest = UserBytes::new(at + done, len - done)?;
@@ -175,7 +204,6 @@ fn map_filled(request: MapRequest, fill: impl FnOnce(usize) -> Result<(), Errno>
     let space = space()?;
     let at = space.map(MapRequest {
         prot: Prot::READ_WRITE,
-        kind: AreaKind::File,
         ..request.clone()
     })?;
     let done = fill(at).and_then(|()| Ok(space.protect(at, request.len, request.prot)?));

@@ -144,9 +144,9 @@ pub(super) fn wait4(me: &Current, a: &Args) -> Outcome {
     all_known(options, KNOWN)?;
     let wanted = match a.i32(0) {
         pid @ 1.. => WaitFor::Child(Pid::new(pid as u32)),
-        // Everybody is in the one process group.
-        -1 | 0 => WaitFor::AnyChild,
-        _ => return Err(Errno::ECHILD),
+        -1 => WaitFor::AnyChild,
+        0 => WaitFor::Group(me.process().belonging().group),
+        group => WaitFor::Group(Pid::new(group.unsigned_abs())),
     };
     let Some((pid, status)) = task::wait_child(me, wanted, options & linux::WNOHANG != 0)? else {
         return Ok(0);

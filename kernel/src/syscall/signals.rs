@@ -8,8 +8,10 @@ use super::outcome::{Outcome, done};
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::task::signal::{self, Action, AltStack, SigInfo, Signal, SignalSet};
-use crate::task::{self, Current, Pid, Tid};
+use crate::task::{self, Current, Pid, Process, Tid};
 use crate::user_memory::UserBytes;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 /// The only size of a signal set there is on x86-64.
 const SET_BYTES: usize = size_of::<u64>();
@@ -96,15 +98,14 @@ pub(super) fn kill(me: &Current, a: &Args) -> Outcome {
         number => Some(SigInfo::from_kill(signal_argument(number)?, sender)),
     };
     let targets = match pid {
-        // No process groups: 0 is the caller alone.
-        0 => alloc::vec![me.process().clone()],
+        0 => group(me, me.process().belonging().group),
         1.. => alloc::vec![task::find_process(Pid::new(pid as u32)).ok_or(Errno::ESRCH)?],
         -1 => {
             let mut others = task::all_processes();
             others.retain(|p| p.pid() != Pid::INIT && p.pid() != me.process().pid());
             others
         }
-        _ => return Err(Errno::ESRCH),
+        _ => group(me, Pid::new(pid.unsigned_abs())),
     };
     if targets.is_empty() {
         return Err(Errno::ESRCH);
@@ -115,6 +116,13 @@ pub(super) fn kill(me: &Current, a: &Args) -> Outcome {
             .for_each(|target| signal::post_to_process(target, info));
     }
     Ok(0)
+}
+
+/// The processes of a group, without the first one: a signal of others that it does not handle does not reach it on Linux.
+fn group(me: &Current, group: Pid) -> Vec<Arc<Process>> {
+    let mut members = task::members(group);
+    members.retain(|p| p.pid() != Pid::INIT || p.pid() == me.process().pid());
+    members
 }
 
 pub(super) fn tkill(me: &Current, a: &Args) -> Outcome {

@@ -11,6 +11,8 @@ pub enum WaitFor {
     AnyChild,
     /// This one.
     Child(Pid),
+    /// Whichever ends first of this group.
+    Group(Pid),
 }
 
 impl From<NoSuchChild> for Errno {
@@ -31,6 +33,7 @@ pub fn wait_child(
         process.ended_child(|child| match wanted {
             WaitFor::AnyChild => true,
             WaitFor::Child(pid) => child.pid() == pid,
+            WaitFor::Group(group) => child.belonging().group == group,
         })
     };
     loop {

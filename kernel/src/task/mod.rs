@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `thread`, `state`, `process`, `id` | what there is, and its numbers |
+//! | `thread`, `state`, `process`, `group`, `id` | what there is, and its numbers |
 //! | `sched`, `scheduling`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
 //! | `futex`, `futex_key`, `wait` | sleeping for something to happen |
 //! | `signal` | signals, exceptions of user mode, handlers |
@@ -28,6 +28,7 @@ mod exec;
 mod exit;
 pub mod futex;
 mod futex_key;
+mod group;
 mod id;
 mod idle;
 mod kernel_thread;
@@ -50,6 +51,7 @@ pub use clone::{CloneRequest, clone_thread, fork, vfork};
 pub use current::{Current, current, current_sleeper, current_space};
 pub use exec::exec;
 pub use exit::{end_machine_with, exit_process, exit_thread};
+pub use group::{members, set_group, start_session};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
 pub use idle::{IdleMode, choose_idle_mode, idle, idle_mode, set_idle_mode};
 pub use kernel_thread::start_kernel_thread;

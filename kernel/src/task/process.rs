@@ -5,6 +5,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::group::Belonging;
 use super::signal::{self, Actions, SigInfo, Signal};
 use super::wait::WaitQueue;
 use super::{Pid, Thread, Tid, id};
@@ -45,6 +46,7 @@ struct Members {
 /// One process.
 pub struct Process {
     pid: Pid,
+    belonging: Mutex<Belonging>,
     parent: Mutex<Weak<Process>>,
     children: Mutex<Vec<Arc<Process>>>,
     /// Parents wait here for their children, and `vfork` for the child's `execve`.
@@ -72,8 +74,11 @@ impl Process {
         files: FdTable,
         actions: Actions,
     ) -> Arc<Self> {
+        let pid = tid.into();
+        let belonging = parent.map_or(Belonging::alone(pid), |parent| parent.belonging());
         Arc::new(Self {
-            pid: tid.into(),
+            pid,
+            belonging: Mutex::new(belonging),
             parent: Mutex::new(parent.map_or_else(Weak::new, Arc::downgrade)),
             children: Mutex::new(Vec::new()),
             child_events: WaitQueue::new(),
@@ -93,6 +98,15 @@ impl Process {
     /// Its number.
     pub fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Its group and its session: those of its parent at first.
+    pub fn belonging(&self) -> Belonging {
+        *self.belonging.lock()
+    }
+
+    pub(super) fn set_belonging(&self, belonging: Belonging) {
+        *self.belonging.lock() = belonging;
     }
 
     /// The parent, while it lives.

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::affinity::Affinity;
 use super::current::current;
+use super::group::Belonging;
 use super::id::ReservedTid;
 use super::name::ThreadName;
 use super::scheduling::Scheduling;
@@ -14,7 +15,7 @@ use super::signal::{Actions, ThreadSignals};
 use super::stack::KernelStack;
 use super::thread::NewThread;
 use super::timer::Deadline;
-use super::{Process, Thread, cpu, id, sched};
+use super::{Pid, Process, Thread, cpu, id, sched};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
 use crate::arch::{self, context, percpu};
@@ -90,6 +91,8 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
     let exe = Arc::from(normalise(path));
     let files = FdTable::with_console().map_err(|_| explain(&"too many open files"))?;
     let process = Process::new(reserved.tid(), None, exe, files, Actions::new());
+    // As on Linux: it is in no session yet.
+    process.set_belonging(Belonging::alone(Pid::new(0)));
     let thread = new_thread(NewThread {
         tid: reserved.tid(),
         process: process.clone(),

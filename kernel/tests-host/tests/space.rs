@@ -269,7 +269,9 @@ fn moving_takes_the_frames_along() {
     assert_eq!(to_fixed(to, PAGE_SIZE), Ok(at(3)));
     assert_eq!(space.used(), TABLES + 1);
     assert_eq!(to_fixed(to, PAGE_SIZE), Err(MapError::NotMapped));
-    assert_eq!(to_fixed(BASE, 0), Err(MapError::Invalid));
+    assert_eq!(to_fixed(BASE, 0), Err(MapError::NotMapped));
+    let private_again = space.remap(at(3), 0, PAGE_SIZE, Destination::MayMove);
+    assert_eq!(private_again, Err(MapError::Invalid));
     let to_nothing = space.remap(at(3), PAGE_SIZE, 0, Destination::MayMove);
     assert_eq!(to_nothing, Err(MapError::Invalid));
     for low in [0, PAGE_SIZE, layout::USER_START - PAGE_SIZE] {

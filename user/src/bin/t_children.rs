@@ -178,6 +178,77 @@ fn nonsense_is_refused() {
     assert_eq!(ended, Some((child as i32, End::Exited(5))));
 }
 
+/// The group of a process, 0 for the caller.
+fn group_of(pid: libc::pid_t) -> Option<libc::pid_t> {
+    // SAFETY: takes a number.
+    Some(unsafe { libc::getpgid(pid) }).filter(|&group| group >= 0)
+}
+
+fn set_group(pid: libc::pid_t, group: libc::pid_t) -> Option<i32> {
+    // SAFETY: takes numbers.
+    error_of(machine::done(unsafe { libc::setpgid(pid, group) }))
+}
+
+/// Signals go to groups, and waits are for them. In a session of its own: what has started this program is in none of them.
+fn groups_are_signalled_and_awaited() {
+    let leader = Child::start(|| {
+        let own = std::process::id() as libc::pid_t;
+        // SAFETY: takes nothing.
+        let session = unsafe { libc::setsid() };
+        assert_eq!((session, group_of(0)), (own, Some(own)));
+        // SAFETY: takes a number.
+        assert_eq!(unsafe { libc::getsid(0) }, own);
+        // SAFETY: refused.
+        let again = unsafe { libc::setsid() };
+        assert_eq!((again, errno()), (-1, libc::EPERM));
+        assert_eq!(set_group(0, 0), Some(libc::EPERM), "it leads a session");
+        check_groups(own);
+        0
+    });
+    assert_eq!(leader.unwrap().wait().unwrap(), End::Exited(0));
+}
+
+fn check_groups(own: libc::pid_t) {
+    const NOBODY: libc::pid_t = 4_000_000;
+    let kill = |pid, signal| {
+        // SAFETY: a signal to children of this function's own, or to nobody.
+        error_of(machine::done(unsafe { libc::kill(pid, signal) }))
+    };
+    let sleepers = [0; 4].map(|_| Child::start(|| sleep_for_ever()).unwrap());
+    let [first, second, third, fourth] = sleepers.each_ref().map(Child::pid);
+    assert_eq!(group_of(first), Some(own), "it is inherited");
+    assert_eq!(set_group(first, 0), None);
+    assert_eq!(set_group(second, first), None);
+    assert_eq!(group_of(second), Some(first));
+    assert_eq!(set_group(third, 0), None);
+    // Who is not there, no number, not a child, not there.
+    assert_eq!(set_group(fourth, NOBODY), Some(libc::EPERM));
+    assert_eq!(set_group(fourth, -1), Some(libc::EINVAL));
+    assert_eq!(set_group(1, 0), Some(libc::ESRCH));
+    assert_eq!(group_of(NOBODY), None);
+    assert_eq!(kill(-NOBODY, 0), Some(libc::ESRCH));
+    assert_eq!(error_of(wait_for(-NOBODY, 0)), Some(libc::ECHILD));
+
+    assert_eq!(kill(-first, libc::SIGTERM), None);
+    for _ in 0..2 {
+        let (pid, how) = wait_for(-first, 0).unwrap().unwrap();
+        assert!(pid == first || pid == second);
+        assert_eq!(how, End::Killed(libc::SIGTERM));
+    }
+    assert_eq!(error_of(wait_for(-first, 0)), Some(libc::ECHILD));
+    assert_eq!(wait_for(-1, libc::WNOHANG).unwrap(), None);
+
+    // SAFETY: ignoring a signal runs nothing.
+    unsafe { signals::handle(libc::SIGUSR2, libc::SIG_IGN, 0) }.unwrap();
+    assert_eq!(kill(0, libc::SIGUSR2), None);
+    let killed = End::Killed(libc::SIGUSR2);
+    assert_eq!(wait_for(0, 0).unwrap(), Some((fourth, killed)));
+    assert_eq!(error_of(wait_for(0, 0)), Some(libc::ECHILD));
+    assert_eq!(kill(third, libc::SIGKILL), None);
+    let killed = End::Killed(libc::SIGKILL);
+    assert_eq!(wait_for(-third, 0).unwrap(), Some((third, killed)));
+}
+
 /// Forks until that fails, or often enough. Everything must work afterwards.
 fn a_bomb_is_contained() {
     let mut children = Vec::new();
@@ -291,6 +362,7 @@ fn main() -> ExitCode {
             orphans_go_to_the_first_process,
             programs_start_after_a_fork,
             nonsense_is_refused,
+            groups_are_signalled_and_awaited,
             a_bomb_is_contained,
             bombs_side_by_side_are_contained,
             no_memory_is_no_child,

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use shootdown_user::checks::{self, errno};
 use shootdown_user::child::{Child, End};
@@ -126,6 +127,177 @@ fn pipes_end_with_their_last_writer() {
     assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
 }
 
+/// A pipe, and what the calls on it tell.
+struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Pipe {
+    fn new(flags: i32) -> Self {
+        let mut fds = [0; 2];
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::pipe2(fds.as_mut_ptr(), flags) }, 0);
+        // SAFETY: just made, and nobody else's.
+        let [reader, writer] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        Self { reader, writer }
+    }
+
+    /// How many bytes were written, or the error number.
+    fn write(&self, bytes: &[u8]) -> Result<usize, i32> {
+        let fd = self.writer.as_raw_fd();
+        // SAFETY: as many bytes as the slice has.
+        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(written).map_err(|_| errno())
+    }
+
+    /// The same of several pieces in one call.
+    fn write_pieces(&self, pieces: &[&[u8]]) -> Result<usize, i32> {
+        let pieces = pieces.iter().map(|piece| libc::iovec {
+            iov_base: piece.as_ptr().cast_mut().cast(),
+            iov_len: piece.len(),
+        });
+        let pieces: Vec<_> = pieces.collect();
+        let (fd, count) = (self.writer.as_raw_fd(), pieces.len() as i32);
+        // SAFETY: the pieces are slices that outlive the call, which only reads them.
+        let written = unsafe { libc::writev(fd, pieces.as_ptr(), count) };
+        usize::try_from(written).map_err(|_| errno())
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Result<usize, i32> {
+        let fd = self.reader.as_raw_fd();
+        // SAFETY: as much room as the slice has.
+        let read = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
+        usize::try_from(read).map_err(|_| errno())
+    }
+}
+
+/// What a pipe holds, on Linux and on the reference kernel.
+const PIPE_BYTES: usize = 64 << 10;
+
+fn short_writes_are_whole_or_refused() {
+    let pipe = Pipe::new(libc::O_NONBLOCK);
+    let (bytes, mut room) = ([b'x'; 2 * PIPE_BYTES], [0; libc::PIPE_BUF]);
+    assert_eq!(pipe.write(&bytes[..0]), Ok(0));
+    assert_eq!(pipe.write(&bytes), Ok(PIPE_BYTES), "a longer one is cut");
+    assert_eq!(pipe.write(&bytes[..1]), Err(libc::EAGAIN));
+    let fd = pipe.writer.as_raw_fd();
+    assert_eq!(ready(fd), 0);
+    assert_eq!(pipe.read(&mut room[..100]), Ok(100));
+    assert_eq!(ready(fd), 0, "no room for a write of {}", libc::PIPE_BUF);
+    assert_eq!(pipe.write(&bytes[..200]), Err(libc::EAGAIN));
+    assert_eq!(pipe.write(&bytes[..libc::PIPE_BUF]), Err(libc::EAGAIN));
+    let halves = [&bytes[..70], &bytes[..70]];
+    assert_eq!(pipe.write_pieces(&halves), Err(libc::EAGAIN));
+    assert_eq!(pipe.read(&mut room[100..]), Ok(libc::PIPE_BUF - 100));
+    assert_eq!(ready(fd), libc::POLLOUT);
+    assert_eq!(pipe.write(&bytes[..libc::PIPE_BUF]), Ok(libc::PIPE_BUF));
+    assert_eq!(ready(fd), 0);
+    assert_eq!(pipe.read(&mut room), Ok(libc::PIPE_BUF));
+    assert_eq!(pipe.write_pieces(&halves), Ok(140));
+    // A piece of memory that cannot be read: nothing is written.
+    let pipe = Pipe::new(libc::O_NONBLOCK);
+    // SAFETY: the call is refused, whatever it reads.
+    let nowhere = unsafe { libc::write(pipe.writer.as_raw_fd(), 8 as *const _, 600) };
+    assert_eq!((nowhere, errno()), (-1, libc::EFAULT));
+    assert_eq!(pipe.read(&mut room), Err(libc::EAGAIN));
+}
+
+/// Bytes that cannot be given to a reader stay where they are.
+fn reads_that_fail_lose_nothing() {
+    let pipe = Pipe::new(libc::O_NONBLOCK);
+    let bytes: Vec<u8> = (0..6000_u16).map(|number| number as u8).collect();
+    assert_eq!(pipe.write(&bytes), Ok(6000));
+    // SAFETY: the call is refused, whatever it would write.
+    let nowhere = unsafe { libc::read(pipe.reader.as_raw_fd(), 8 as *mut _, 6000) };
+    assert_eq!((nowhere, errno()), (-1, libc::EFAULT));
+    let mut room = [0; 7000];
+    assert_eq!(pipe.read(&mut room), Ok(6000));
+    assert!(room[..6000] == bytes);
+}
+
+/// Writers of one pipe write records, in one piece and in three; each comes out in one piece.
+fn short_writes_do_not_mix() {
+    const WRITERS: u8 = 4;
+    const RECORDS: usize = 150;
+    for record in [libc::PIPE_BUF, 3000, 513] {
+        let pipe = Pipe::new(0);
+        let children = (1..=WRITERS).map(|number| {
+            Child::start(|| {
+                let bytes = vec![number; record];
+                let thirds: Vec<_> = bytes.chunks(record.div_ceil(3)).collect();
+                let is_whole = |turn: usize| match turn % 2 {
+                    0 => pipe.write(&bytes) == Ok(record),
+                    _ => pipe.write_pieces(&thirds) == Ok(record),
+                };
+                i32::from(!(0..RECORDS).all(is_whole))
+            })
+        });
+        let children: Vec<_> = children.collect();
+        let Pipe { reader, writer } = pipe;
+        drop(writer);
+        let mut reader = std::fs::File::from(reader);
+        let mut bytes = vec![0; record];
+        for turn in 0..RECORDS * usize::from(WRITERS) {
+            reader.read_exact(&mut bytes).unwrap();
+            let is_one = bytes.iter().all(|&byte| byte == bytes[0]);
+            assert!(is_one, "record {turn} of {record} bytes is mixed");
+        }
+        assert_eq!(reader.read(&mut bytes).unwrap(), 0);
+        for child in children {
+            assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+        }
+    }
+}
+
+/// Readers that wait for one pipe: who finds it empty again waits on, and does not take that for the end.
+fn readers_do_not_see_an_end_too_early() {
+    const READERS: usize = 4;
+    const BYTES: usize = 500;
+    let (bytes, ready, counts) = (Pipe::new(0), event(0, 0), Pipe::new(0));
+    let Pipe { reader, writer } = bytes;
+    let children = [0; READERS].map(|_| {
+        Child::start(|| {
+            // SAFETY: the child's own copy of the descriptor, which it does not use again.
+            unsafe { libc::close(writer.as_raw_fd()) };
+            let (mut count, mut byte) = (0_u16, [0]);
+            // SAFETY: one byte.
+            while unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) } == 1 {
+                count += 1;
+                if add(&ready, 1).is_err() {
+                    return 1;
+                }
+            }
+            i32::from(counts.write(&count.to_ne_bytes()) != Ok(2))
+        })
+    });
+    let mut writer = std::io::PipeWriter::from(writer);
+    for _ in 0..BYTES {
+        writer.write_all(b"x").unwrap();
+        // It has been read, so all wait again, or soon will.
+        assert_eq!(take(&ready), Ok(1));
+    }
+    // Time for one that has seen an end to say so.
+    std::thread::sleep(Duration::from_millis(5));
+    let mut count = [0; 2];
+    let mut entry = libc::pollfd {
+        fd: counts.reader.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    let ended = unsafe { libc::poll(&mut entry, 1, 0) };
+    assert_eq!(ended, 0, "a reader has seen an end");
+    drop(writer);
+    let mut total = 0;
+    for child in children {
+        assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+        assert_eq!(counts.read(&mut count), Ok(2));
+        total += usize::from(u16::from_ne_bytes(count));
+    }
+    assert_eq!(total, BYTES);
+}
+
 fn shared_memory_is_one_memory() {
     let region = Region::shared(5).unwrap();
     region.word(0, 0).store(1, Relaxed);
@@ -202,6 +374,10 @@ fn main() -> ExitCode {
             processes_wait_for_each_other,
             writers_wait_for_room,
             pipes_end_with_their_last_writer,
+            short_writes_are_whole_or_refused,
+            reads_that_fail_lose_nothing,
+            short_writes_do_not_mix,
+            readers_do_not_see_an_end_too_early,
             shared_memory_is_one_memory,
             futexes_work_across_processes,
         ],

@@ -1,5 +1,6 @@
 //! Files in memory: the calls that make, cut, sync and remove them, and what their mappings show.
 
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -7,9 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use shootdown_user::checks::{self, errno, error_of};
 use shootdown_user::child::{Child, End};
+use shootdown_user::machine;
 use shootdown_user::memory_file;
 use shootdown_user::region::{PAGE_BYTES, Region};
 
@@ -79,6 +82,134 @@ fn names_come_and_go() {
     assert_eq!(error_of(File::create(long)), Some(libc::ENAMETOOLONG));
     let inside = File::create("/tmp/nowhere/file");
     assert_eq!(error_of(inside), Some(libc::ENOENT));
+}
+
+/// A directory for these checks alone: `/tmp` itself on the reference kernel, which has none below it.
+fn many_files_directory() -> &'static str {
+    match machine::is_reference_kernel() {
+        true => "/tmp",
+        false => {
+            let _ignored = fs::create_dir_all("/tmp/t_file_many");
+            "/tmp/t_file_many"
+        }
+    }
+}
+
+fn create_and_remove(names: &[String]) -> Duration {
+    let start = Instant::now();
+    for name in names {
+        drop(File::create_new(name).expect("a new file"));
+    }
+    for name in names {
+        fs::remove_file(name).expect("its name");
+    }
+    start.elapsed()
+}
+
+/// Files cost as much to make, to find and to remove where there are hundreds of others.
+fn many_names_cost_no_more() {
+    let directory = many_files_directory();
+    let names = |kind: &str, count: usize| -> Vec<String> {
+        let name = |number| format!("{directory}/{kind}{number:04}");
+        (0..count).map(name).collect()
+    };
+    // The best of some: others use the machine, too.
+    let best = || {
+        let few = names("m", 20);
+        let turns = (0..8).map(|_| create_and_remove(&few));
+        turns.min().expect("some turns")
+    };
+    let alone = best();
+    let others = names("n", 900);
+    for other in &others {
+        drop(File::create_new(other).expect("a new file"));
+    }
+    let crowded = best();
+    let sizes = others.iter().map(fs::metadata);
+    assert!(sizes.flatten().all(|about| about.len() == 0));
+    for other in &others {
+        fs::remove_file(other).expect("its name");
+    }
+    println!("t_file: 20 files made and removed in {alone:?}, in {crowded:?} beside 900");
+    assert!(crowded < 4 * alone, "{crowded:?} instead of {alone:?}");
+}
+
+/// What is there all the while is listed once, whatever comes and goes meanwhile.
+fn directories_are_listed_while_files_come_and_go() {
+    let directory = many_files_directory();
+    let path = |number: usize| format!("{directory}/{number:03}");
+    let make = |number: usize| drop(File::create_new(path(number)).expect("a new file"));
+    let remove = |number: usize| fs::remove_file(path(number)).expect("its name");
+    const FILES: usize = 90;
+    (0..FILES).for_each(make);
+    let listed = File::open(directory).expect("the directory");
+    let mut seen = Vec::new();
+    let mut offsets = Vec::new();
+    // A few entries at a time.
+    while let entries = entries(&listed, 120)
+        && !entries.is_empty()
+    {
+        for (name, next) in entries {
+            offsets.push(next);
+            if name.len() == 3
+                && let Ok(number) = name.parse::<usize>()
+            {
+                seen.push(number);
+                // Every third goes as soon as it has been seen, and another comes.
+                if number < FILES && number % 3 == 0 {
+                    remove(number);
+                    make(FILES + number);
+                }
+            }
+        }
+    }
+    let kept = (0..FILES).filter(|number| number % 3 != 0);
+    for number in kept {
+        let times = seen.iter().filter(|&&it| it == number).count();
+        assert_eq!(times, 1, "file {number} is listed {times} times");
+    }
+    seen.sort_unstable();
+    assert!(seen.is_sorted_by(|a, b| a < b), "one is listed twice");
+    // Going on behind any entry shows what was behind it.
+    let again = |offset: i64| {
+        let at = (&listed).seek(SeekFrom::Start(offset as u64));
+        at.expect("an offset of an entry");
+        entries(&listed, 4096).len()
+    };
+    let start = || (&listed).rewind().expect("the start");
+    start();
+    let all = entries(&listed, 32 << 10);
+    assert_eq!(again(all[all.len() - 1].1), 0);
+    assert_eq!(again(all[all.len() - 4].1), 3);
+    start();
+    let fd = listed.as_raw_fd();
+    let mut bytes = [0_u8; 8];
+    // SAFETY: room for eight bytes.
+    let refused = unsafe { libc::syscall(libc::SYS_getdents64, fd, bytes.as_mut_ptr(), 8) };
+    assert_eq!((refused, errno()), (-1, libc::EINVAL));
+    (0..2 * FILES).for_each(|number| drop(fs::remove_file(path(number))));
+    let left = fs::read_dir(directory).expect("the directory").flatten();
+    assert_eq!(left.filter(|entry| entry.file_name().len() == 3).count(), 0);
+}
+
+/// Names and offsets of the next entries, as many as have room in so many bytes.
+fn entries(directory: &File, room: usize) -> Vec<(String, i64)> {
+    let mut bytes = vec![0_u8; room];
+    let fd = directory.as_raw_fd();
+    // SAFETY: as much room as the vector has.
+    let count = unsafe { libc::syscall(libc::SYS_getdents64, fd, bytes.as_mut_ptr(), room) };
+    let count = usize::try_from(count).expect("entries");
+    let mut rest = &bytes[..count];
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let next = i64::from_ne_bytes(rest[8..16].try_into().expect("eight bytes"));
+        let len = u16::from_ne_bytes([rest[16], rest[17]]);
+        let (entry, behind) = rest.split_at(usize::from(len));
+        let name = CStr::from_bytes_until_nul(&entry[19..]).expect("a name");
+        found.push((name.to_str().expect("text").to_owned(), next));
+        rest = behind;
+    }
+    found
 }
 
 fn sizes_change_and_holes_are_zero() {
@@ -196,6 +327,84 @@ fn rights_are_those_of_the_descriptor() {
     assert_eq!(error_of(reading.set_len(3)), Some(libc::EINVAL));
 }
 
+fn mappings_keep_what_their_flags_promise() {
+    let file = made(2);
+    let map = |file: &File, flags| map(file, PAGE_BYTES, libc::PROT_READ, flags, 0);
+    const UNKNOWN: i32 = 1 << 24;
+    let at = map(&file, libc::MAP_SHARED | UNKNOWN).expect("as ever, unknown flags are ignored");
+    unmap(at, PAGE_BYTES);
+    let validated = libc::MAP_SHARED_VALIDATE;
+    let at = map(&file, validated | libc::MAP_POPULATE).expect("known flags");
+    unmap(at, PAGE_BYTES);
+    let refused = map(&file, validated | UNKNOWN);
+    assert_eq!(refused, Err(libc::EOPNOTSUPP));
+    let anonymous = map(&file, validated | libc::MAP_ANONYMOUS);
+    assert_eq!(anonymous, Err(libc::EINVAL));
+}
+
+/// Nobody writes to a file that was opened for reading, whatever it is.
+fn shared_mappings_have_no_more_rights_than_their_descriptor() {
+    let program = std::env::current_exe().and_then(File::open);
+    let program = program.expect("this program");
+    let shared = |file: &File, prot| map(file, PAGE_BYTES, prot, libc::MAP_SHARED, 0);
+    assert_eq!(shared(&program, READ_WRITE), Err(libc::EACCES));
+    let zeroes = File::open("/dev/zero").expect("zeroes");
+    assert_eq!(shared(&zeroes, READ_WRITE), Err(libc::EACCES));
+    let at = shared(&program, libc::PROT_READ).expect("a mapping");
+    let place = ptr::with_exposed_provenance_mut(at);
+    // SAFETY: a mapping of this function's own, which nothing refers to.
+    let status = unsafe { libc::mprotect(place, PAGE_BYTES, READ_WRITE) };
+    assert_eq!((status, errno()), (-1, libc::EACCES));
+    let none = libc::PROT_NONE;
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::mprotect(place, PAGE_BYTES, none) }, 0);
+    unmap(at, PAGE_BYTES);
+}
+
+/// `mremap` of no bytes.
+fn map_again(at: usize, bytes: usize, flags: i32) -> Result<usize, i32> {
+    let old = ptr::with_exposed_provenance_mut(at);
+    // SAFETY: a new mapping where nothing is.
+    match unsafe { libc::mremap(old, 0, bytes, flags) } {
+        libc::MAP_FAILED => Err(errno()),
+        new => Ok(new.expose_provenance()),
+    }
+}
+
+/// Shared memory can be mapped a second time from a first mapping.
+fn mappings_are_doubled() {
+    let may_move = libc::MREMAP_MAYMOVE;
+    let byte = |at: usize| ptr::with_exposed_provenance_mut::<u8>(at);
+    let anonymous = libc::MAP_ANONYMOUS;
+    let file = made(2);
+    for kind in [libc::MAP_SHARED, libc::MAP_SHARED | anonymous] {
+        let bytes = 2 * PAGE_BYTES;
+        let at = map(&file, bytes, READ_WRITE, kind, 0).expect("a mapping");
+        let both = map_again(at, bytes, may_move).expect("the same pages");
+        let second = map_again(at + PAGE_BYTES, PAGE_BYTES, may_move);
+        let second = second.expect("the second page");
+        // SAFETY: mappings of this function's own, with the right to write.
+        unsafe { byte(at + PAGE_BYTES + 3).write_volatile(7) };
+        for there in [both + PAGE_BYTES, second] {
+            // SAFETY: as above.
+            assert_eq!(unsafe { byte(there + 3).read_volatile() }, 7);
+        }
+        assert_eq!(map_again(at, bytes, 0), Err(libc::ENOMEM));
+        assert_eq!(map_again(at + 1, bytes, may_move), Err(libc::EINVAL));
+        assert_eq!(map_again(at, 0, may_move), Err(libc::EINVAL));
+        unmap(at, bytes);
+        // SAFETY: as above.
+        assert_eq!(unsafe { byte(second + 3).read_volatile() }, 7);
+        unmap(second, PAGE_BYTES);
+        unmap(both, bytes);
+        assert_eq!(map_again(both, bytes, may_move), Err(libc::EFAULT));
+    }
+    let private = map(&file, PAGE_BYTES, READ_WRITE, libc::MAP_PRIVATE, 0).expect("a copy");
+    let doubled = map_again(private, PAGE_BYTES, may_move);
+    assert_eq!(doubled, Err(libc::EINVAL));
+    unmap(private, PAGE_BYTES);
+}
+
 fn syncs_say_what_is_wrong() {
     let file = made(2);
     let at = map(&file, 2 * PAGE_BYTES, READ_WRITE, libc::MAP_SHARED, 0).expect("a mapping");
@@ -239,10 +448,15 @@ fn main() -> ExitCode {
         "t_file",
         &checks::named![
             names_come_and_go,
+            many_names_cost_no_more,
+            directories_are_listed_while_files_come_and_go,
             sizes_change_and_holes_are_zero,
             everybody_has_the_same_pages,
             nothing_is_there_beyond_the_end,
             rights_are_those_of_the_descriptor,
+            mappings_keep_what_their_flags_promise,
+            shared_mappings_have_no_more_rights_than_their_descriptor,
+            mappings_are_doubled,
             syncs_say_what_is_wrong,
             syncs_store_what_was_written,
         ],

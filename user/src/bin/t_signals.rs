@@ -8,6 +8,7 @@ use std::{mem, ptr};
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
+use shootdown_user::child::{Child, End};
 use shootdown_user::{checks, machine, realtime, signals};
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
@@ -245,6 +246,122 @@ extern "C" fn skip_division(signal: c_int, info: *mut siginfo_t, context: *mut c
     registers[libc::REG_RIP as usize] += 3;
 }
 
+/// Raises `signal` in this thread while the stack pointer is `rsp`.
+fn raise_at(signal: c_int, rsp: usize) {
+    // SAFETY: no arguments.
+    let pid = unsafe { libc::getpid() };
+    // SAFETY: no arguments.
+    let tid = unsafe { libc::gettid() };
+    // SAFETY: tgkill to this thread; only handlers use a stack before the stack pointer is back.
+    unsafe {
+        std::arch::asm!(
+            "mov {saved}, rsp", "mov rsp, {rsp}",
+            "syscall",
+            "mov rsp, {saved}",
+            saved = out(reg) _, rsp = in(reg) rsp,
+            inout("rax") libc::SYS_tgkill => _, in("rdi") pid, in("rsi") tid, in("rdx") signal,
+            out("rcx") _, out("r11") _,
+        );
+    }
+}
+
+static RSP_BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes what stack pointer and blocked set it comes back to.
+extern "C" fn note_context(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    note(signal, info, context);
+    // SAFETY: the kernel passes a valid context.
+    let context = unsafe { &*context.cast::<ucontext_t>() };
+    let rsp = context.uc_mcontext.gregs[libc::REG_RSP as usize];
+    RSP_BEFORE.store(rsp as usize, Ordering::Relaxed);
+    // SAFETY: a valid set.
+    let blocked = unsafe { libc::sigismember(&context.uc_sigmask, libc::SIGUSR1) };
+    assert_eq!(blocked, 0, "of a handler that has not run");
+}
+
+/// Stack pointers at which no frame has room: nothing mapped, nothing writable, outside of user memory.
+fn bad_stacks() -> [usize; 3] {
+    let page = machine::map(0, 8192, libc::PROT_READ, 0).unwrap();
+    [0x10_0000_0000, page + 8192, 0xffff_8000_0000_1000]
+}
+
+/// A handler whose frame has no room does not run; that of SIGSEGV does, where it has room.
+fn no_room_for_a_frame_is_a_fault() {
+    signals::use_signal_stack().unwrap();
+    let old = [
+        install(libc::SIGSEGV, note_context, libc::SA_ONSTACK),
+        install(libc::SIGUSR1, scream, 0),
+    ];
+    for rsp in bad_stacks() {
+        let before = HITS.load(Ordering::Relaxed);
+        raise_at(libc::SIGUSR1, rsp);
+        assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
+        assert_eq!(CODE.load(Ordering::Relaxed), 0x80, "SI_KERNEL");
+        assert_eq!(RSP_BEFORE.load(Ordering::Relaxed), rsp);
+    }
+    // The signal is not pending any more, and not blocked.
+    assert!(!is_blocked(libc::SIGUSR1));
+    // One with room still comes.
+    let handled = install(libc::SIGUSR1, note, 0);
+    let before = HITS.load(Ordering::Relaxed);
+    // SAFETY: the handler is installed.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+    assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
+    restore(libc::SIGUSR1, &handled);
+    restore(libc::SIGUSR1, &old[1]);
+    restore(libc::SIGSEGV, &old[0]);
+}
+
+extern "C" fn scream(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    checks::fail("t_signals", "a handler ran without a frame");
+}
+
+fn is_blocked(signal: c_int) -> bool {
+    // SAFETY: a zeroed set is empty.
+    let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: a valid set to fill.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut set) };
+    // SAFETY: a valid set.
+    unsafe { libc::sigismember(&set, signal) == 1 }
+}
+
+/// Without a handler of SIGSEGV that can run the process ends.
+fn no_room_for_any_frame_is_the_end() {
+    let ends = |prepare: fn(), signal: c_int| {
+        let child = Child::start(|| {
+            signals::use_signal_stack().unwrap();
+            install(libc::SIGUSR1, note, 0);
+            prepare();
+            raise_at(signal, 0x10_0000_0000);
+            0
+        });
+        assert_eq!(child.unwrap().wait().unwrap(), End::Killed(libc::SIGSEGV));
+    };
+    let without_handler = || {
+        // SAFETY: the default is no function. (The standard library has a handler of its own.)
+        unsafe { signals::handle(libc::SIGSEGV, libc::SIG_DFL, 0) }.unwrap();
+    };
+    ends(without_handler, libc::SIGUSR1);
+    // Its frame has no room, either.
+    let without_room = || {
+        install(libc::SIGSEGV, note, 0);
+    };
+    ends(without_room, libc::SIGUSR1);
+    ends(without_room, libc::SIGSEGV);
+    ends(
+        || {
+            install(libc::SIGSEGV, note, libc::SA_ONSTACK);
+            // SAFETY: a zeroed set is empty.
+            let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+            // SAFETY: a valid set and signal.
+            unsafe { libc::sigaddset(&mut set, libc::SIGSEGV) };
+            // SAFETY: a valid set.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) };
+        },
+        libc::SIGUSR1,
+    );
+}
+
 fn main() -> ExitCode {
     checks::run(
         "t_signals",
@@ -257,6 +374,8 @@ fn main() -> ExitCode {
             threads_are_reached,
             floating_point_survives_handlers,
             divisions_by_zero_are_caught,
+            no_room_for_a_frame_is_a_fault,
+            no_room_for_any_frame_is_the_end,
         ],
     )
 }

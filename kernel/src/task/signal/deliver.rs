@@ -58,9 +58,12 @@ fn deliver(me: &Current, frame: &mut TrapFrame, info: SigInfo, restart: Option<u
     if let (Some(number), true) = (restart, action.restarts_calls()) {
         restart_call(frame, number);
     }
+    if action.is_one_shot() {
+        me.process().actions.lock().reset(signal);
+    }
     let (blocked, running, alt_stack) = {
-        let mut signals = me.signals.lock();
-        let blocked = signals.saved_blocked.take().unwrap_or(signals.blocked);
+        let signals = me.signals.lock();
+        let blocked = signals.saved_blocked.unwrap_or(signals.blocked);
         (blocked, signals.blocked, signals.alt_stack)
     };
     let pushed = action
@@ -78,18 +81,23 @@ fn deliver(me: &Current, frame: &mut TrapFrame, info: SigInfo, restart: Option<u
             frame::push(frame, &call)
         });
     if pushed.is_err() {
-        let rip = frame.rip;
-        die_of(
-            me,
-            Signal::SEGV,
-            format_args!("no room for the frame of {signal} at rip {rip:#x}"),
-        );
+        no_room(me, frame, signal);
+        return true;
     }
-    if action.is_one_shot() {
-        me.process().actions.lock().reset(signal);
-    }
+    me.signals.lock().saved_blocked = None;
     set_blocked(me, running.union(action.blocked_meanwhile(signal)));
     true
+}
+
+/// The frame of a handler of `signal` had no room: that is a SIGSEGV, whose handler may run on the alternate stack. A
+/// SIGSEGV without room ends the process.
+fn no_room(me: &Current, frame: &mut TrapFrame, signal: Signal) {
+    let rip = frame.rip;
+    let cause = format_args!("no room for the frame of {signal} at rip {rip:#x}");
+    if signal == Signal::SEGV {
+        die_of(me, signal, cause);
+    }
+    force(me, frame, SigInfo::from_kernel(Signal::SEGV), cause);
 }
 
 /// Delivers a signal that an instruction of the current thread caused. Blocked or ignored, it

@@ -118,9 +118,10 @@ pub(super) struct Resumed {
     pub alt_stack: AltStack,
 }
 
-/// Writes the frame to the user stack and makes `frame` enter the handler.
+/// Writes the frame to the user stack and makes `frame` enter the handler. `frame` stays as it is when that fails.
 pub(super) fn push(frame: &mut TrapFrame, call: &Call) -> Result<(), BadFrame> {
     let rsp = frame.rsp as usize;
+    let rip = user_address(call.handler as u64)?;
     let start = if call.use_alt_stack && call.alt_stack.is_enabled() && !call.alt_stack.holds(rsp) {
         call.alt_stack.top()
     } else {
@@ -151,7 +152,7 @@ pub(super) fn push(frame: &mut TrapFrame, call: &Call) -> Result<(), BadFrame> {
     frame.rsi = (frame_at + core::mem::offset_of!(RtSigFrame, info)) as u64;
     frame.rdx = (frame_at + core::mem::offset_of!(RtSigFrame, context)) as u64;
     frame.rax = 0;
-    frame.rip = user_address(call.handler as u64)?;
+    frame.rip = rip;
     frame.rsp = frame_at as u64;
     frame.rflags &= !CLEARED_FLAGS;
     Ok(())
