@@ -32,7 +32,7 @@ impl GuestId {
 pub enum AreaKind {
     /// A segment of the program file.
     Image,
-    /// A copy of another file's contents, from `mmap`.
+    /// A copy of the contents of a file that came with the kernel, from `mmap`.
     File,
     /// What `brk` made.
     Heap,
@@ -42,6 +42,8 @@ pub enum AreaKind {
     Shared(SharedArea),
     /// A part of a file, whose pages are the file's own.
     SharedFile(FileArea),
+    /// The same until somebody writes to a page: the area has a copy of that from then on.
+    PrivateFile(FileArea),
     /// Pages that others lend, see [`guest`](super::guest).
     Guests(GuestId),
     /// The initial stack: grows down on a fault below it.
@@ -54,12 +56,21 @@ impl AreaKind {
         matches!(self, Self::Shared(_) | Self::SharedFile(_))
     }
 
+    /// The part of a file that faults find pages in.
+    pub const fn shown(&self) -> Option<&FileArea> {
+        match self {
+            Self::SharedFile(shown) | Self::PrivateFile(shown) => Some(shown),
+            _ => None,
+        }
+    }
+
     /// The same contents for an area that is moved from `old` to `new`.
     #[must_use]
     pub fn moved(self, old: usize, new: usize) -> Self {
         match self {
             Self::Shared(area) => Self::Shared(area.moved(old, new)),
             Self::SharedFile(area) => Self::SharedFile(area.moved(old, new)),
+            Self::PrivateFile(area) => Self::PrivateFile(area.moved(old, new)),
             other => other,
         }
     }
