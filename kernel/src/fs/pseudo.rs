@@ -259,7 +259,7 @@ fn maps(out: &mut String) -> fmt::Result {
             AreaKind::Heap => "[heap]",
             AreaKind::Stack => "[stack]",
             AreaKind::Shared(_) => "/dev/zero (deleted)",
-            AreaKind::SharedFile(_) => "/tmp/file",
+            AreaKind::SharedFile(_) | AreaKind::PrivateFile(_) => "/tmp/file",
             AreaKind::Guests(_) => "[zerocopy]",
             AreaKind::Anonymous | AreaKind::File | AreaKind::FixedFile => "",
         };

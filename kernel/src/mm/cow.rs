@@ -1,6 +1,6 @@
-//! Copy on write: what a fork left shared is copied when somebody writes to it.
+//! Copy on write: what a fork left shared, and what a private mapping shows of a file, is copied when somebody writes to it.
 //!
-//! A shared page is read-only wherever it is mapped. At a write, a page that still has other owners is copied in three
+//! A shared page is read-only wherever it is mapped (a file's may be written to where it is mapped as such). At a write, a page that still has other owners is copied in three
 //! steps: the entry changes to the copy, read-only; every CPU forgets the original; only then may the copy be written.
 //! Otherwise one thread could write to the copy while another still reads the original through an old translation, and
 //! would not see what the first one says that it wrote. The lock is held over the second step, or a third thread that faults
@@ -13,7 +13,7 @@ use super::layout::{PAGE_SIZE, page_floor};
 use super::prot::Prot;
 use super::pte::{Pte, PteCell};
 use super::space::{Inner, MemorySpace};
-use super::vma::Area;
+use super::vma::{Area, AreaKind};
 use super::witness;
 
 impl Area {
@@ -67,21 +67,23 @@ impl Inner {
         let is_own = area.prot.write() && !area.kind.is_shared();
         let is_due = is_own && cell.load().is_present() && !area.prot_of(cell.load()).write();
         if let Some(fresh) = fresh.take_if(|_| is_due) {
-            gather.freed_page(page, exchange(cell, fresh, area.prot.without_write()));
+            gather.freed_page(page, exchange(cell, fresh, area));
         }
     }
 }
 
-/// Puts a copy of the page of `cell` on `fresh` and maps that instead. The share that the entry had.
-fn exchange(cell: &PteCell, fresh: Frame, prot: Prot) -> Share {
+/// Puts a copy of the page of `cell`, which is in `area`, on `fresh` and maps that instead. The share that the entry had.
+fn exchange(cell: &PteCell, fresh: Frame, area: &Area) -> Share {
     let Some(original) = cell.load().frame() else {
         unreachable!("the lock is held, and the entry had a frame");
     };
     let (from, to) = (original.to_direct(), fresh.address().to_direct());
-    witness::copying(original, fresh.address());
+    let is_files = matches!(area.kind, AreaKind::PrivateFile(_));
+    witness::copying(original, fresh.address(), is_files);
     // SAFETY: the entry has a share of the one frame, `fresh` owns the other, and both are in the direct map. All
-    // owners map the original read-only.
+    // owners map the original read-only, or it is a file's: what a program writes there meanwhile is in the copy or not.
     unsafe { to.copy_from_nonoverlapping(from, PAGE_SIZE) };
+    let prot = area.prot.without_write();
     cell.replace(Pte::leaf(fresh.into_raw(), prot));
     // SAFETY: 1. entries hold usable frames. 2. the entry had the share and has another frame now.
     unsafe { Share::from_raw(original) }

@@ -17,7 +17,7 @@ use crate::platform::SHOOTDOWN;
 enum Resolved {
     /// The access may be tried again.
     Done,
-    /// The page belongs to other processes too: it has to be copied first.
+    /// The page belongs to other processes or to a file, too: it has to be copied first.
     CopyDue,
 }
 
@@ -108,6 +108,9 @@ impl Inner {
                 .resolve(&area, cell, addr, access, spare)
                 .map(|()| Resolved::Done);
         }
+        if let (AreaKind::PrivateFile(shown), true) = (&area.kind, cell.load().is_empty()) {
+            shown.show(&area, cell, addr, spare)?;
+        }
         let entry = cell.load();
         if entry.is_empty() {
             let share = page_of(&area, addr, spare).ok_or(FaultError::OutOfMemory)?;
@@ -135,6 +138,9 @@ impl Inner {
             return shown.resolve(area, cell, addr, FaultAccess::READ, &mut None);
         }
         if cell.load().is_empty() {
+            if let AreaKind::PrivateFile(shown) = &area.kind {
+                return shown.show(area, cell, addr, &mut None);
+            }
             let share = page_of(area, addr, &mut None).ok_or(FaultError::OutOfMemory)?;
             cell.fill(Pte::leaf(share.into_raw(), area.prot));
         }

@@ -12,7 +12,7 @@ use super::invalidate::Gather;
 use super::page_table::PageTable;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
-use super::vma::{Area, AreaKind};
+use super::vma::Area;
 use alloc::sync::Arc;
 
 impl MemorySpace {
@@ -45,7 +45,7 @@ impl Inner {
         child.areas = self.areas.duplicate_for_child()?;
         child.heap = self.heap;
         for area in self.areas.iter() {
-            if let AreaKind::SharedFile(shown) = &area.kind {
+            if let Some(shown) = area.kind.shown() {
                 shown.file().add_mapper(of_child)?;
             }
         }

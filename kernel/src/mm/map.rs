@@ -56,7 +56,7 @@ impl MemorySpace {
     pub fn map(&self, request: MapRequest) -> Result<usize, MapError> {
         let mut inner = self.lock();
         let range = inner.place(&request)?;
-        if let AreaKind::SharedFile(shown) = &request.kind {
+        if let Some(shown) = request.kind.shown() {
             shown.file().add_mapper(self)?;
         }
         inner.areas.replace(Area {

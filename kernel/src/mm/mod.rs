@@ -1,7 +1,7 @@
 //! Memory: physical frames, the kernel heap, address spaces, and the page faults that fill them.
 //!
 //! From the bottom up: [`frames`] owns physical memory; `heap` is the kernel's own allocator;
-//! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
+//! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use, and has them in a `tree`; [`space`] ties
 //! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap`, `fault` and `fork` are the
 //! operations on it; `cow` copies what a fork left shared, [`shared`] is what stays so; [`mod@file`] holds files, which
 //! know what mappings write to them, and `msync` syncs them by address; [`nested`] shows parts of a space to virtual machines. [`invalidate`] is the only module that flushes.
@@ -38,6 +38,7 @@ pub mod range;
 pub mod remap;
 pub mod shared;
 pub mod space;
+mod tree;
 mod usage;
 pub mod vma;
 mod window;

@@ -114,7 +114,7 @@ impl MemorySpace {
     /// # Errors
     /// [`MapError::NoMemory`] when the kernel heap cannot hold the copy.
     pub fn areas(&self) -> Result<Vec<Area>, MapError> {
-        Ok(self.lock().areas.duplicate()?.into_list())
+        self.lock().areas.to_list()
     }
 
     /// Which word of shared memory is at `addr`, if it is one.

@@ -1,8 +1,6 @@
-//! The list of mapped areas of one address space: which user addresses may be touched, and how.
+//! The mapped areas of one address space: which user addresses may be touched, and how.
 //!
-//! A sorted vector instead of a tree: look-ups are one binary search over a dense array (the page
-//! fault path does exactly one), and growth is fallible (`try_reserve`), which no std map offers.
-//! Every change reserves its room first, so it happens completely or not at all.
+//! They are in a [tree]; every change reserves its room first, so it happens completely or not at all.
 
 use super::error::MapError;
 use super::file::FileArea;
@@ -10,7 +8,9 @@ use super::layout::WINDOWS;
 use super::prot::Prot;
 use super::range::UserRange;
 use super::shared::SharedArea;
+use super::tree::{self, End, Link, Tree};
 use alloc::vec::Vec;
+use core::iter;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Most areas one address space may have, as Linux's `vm.max_map_count`.
@@ -32,7 +32,7 @@ impl GuestId {
 pub enum AreaKind {
     /// A segment of the program file.
     Image,
-    /// A copy of another file's contents, from `mmap`.
+    /// A copy of the contents of a file that came with the kernel, from `mmap`.
     File,
     /// The same of a file that never changes, mapped to be shared: nobody may write to it.
     FixedFile,
@@ -44,6 +44,8 @@ pub enum AreaKind {
     Shared(SharedArea),
     /// A part of a file, whose pages are the file's own.
     SharedFile(FileArea),
+    /// The same until somebody writes to a page: the area has a copy of that from then on.
+    PrivateFile(FileArea),
     /// Pages that others lend, see [`guest`](super::guest).
     Guests(GuestId),
     /// The initial stack: grows down on a fault below it.
@@ -61,12 +63,21 @@ impl AreaKind {
         self.is_shared() || *self == Self::FixedFile
     }
 
+    /// The part of a file that faults find pages in.
+    pub const fn shown(&self) -> Option<&FileArea> {
+        match self {
+            Self::SharedFile(shown) | Self::PrivateFile(shown) => Some(shown),
+            _ => None,
+        }
+    }
+
     /// The same contents for an area that is moved from `old` to `new`.
     #[must_use]
     pub fn moved(self, old: usize, new: usize) -> Self {
         match self {
             Self::Shared(area) => Self::Shared(area.moved(old, new)),
             Self::SharedFile(area) => Self::SharedFile(area.moved(old, new)),
+            Self::PrivateFile(area) => Self::PrivateFile(area.moved(old, new)),
             other => other,
         }
     }
@@ -102,82 +113,83 @@ impl Area {
     }
 }
 
-/// The areas of an address space, sorted, disjoint, and merged where equal neighbours touch.
+/// The areas of an address space, disjoint, and merged where equal neighbours touch.
 #[derive(Debug, Default)]
 pub struct Areas {
-    list: Vec<Area>,
+    tree: Tree,
+    root: Link,
 }
+
+/// Areas that a change adds for as long as it lasts, one at each end of its range, beyond those that it reserves. There is always room for these.
+const PASSING: usize = 2;
+const _: () = assert!(MAX_AREAS + PASSING <= tree::MOST);
 
 impl Areas {
     /// No areas.
     pub const fn new() -> Self {
-        Self { list: Vec::new() }
-    }
-
-    /// A copy of all areas.
-    ///
-    /// # Errors
-    /// [`MapError::NoMemory`] when the kernel heap is full.
-    pub fn duplicate(&self) -> Result<Self, MapError> {
-        let mut copy = Self::new();
-        copy.list
-            .try_reserve_exact(self.list.len())
-            .map_err(|_| MapError::NoMemory)?;
-        copy.list.extend(self.list.iter().cloned());
-        Ok(copy)
+        Self {
+            tree: Tree::new(),
+            root: None,
+        }
     }
 
     /// The same without what others lend: that is not the child's.
     ///
     /// # Errors
-    /// As [`duplicate`](Self::duplicate).
+    /// [`MapError::NoMemory`] when the kernel heap is full.
     pub fn duplicate_for_child(&self) -> Result<Self, MapError> {
-        let mut copy = self.duplicate()?;
-        copy.list.retain(|area| !area.is_for_guests());
+        let mut copy = Self::new();
+        copy.reserve(self.tree.len())?;
+        for area in self.iter().filter(|area| !area.is_for_guests()) {
+            copy.root = copy.tree.put(copy.root, area.clone(), None);
+        }
         Ok(copy)
     }
 
-    /// All areas as a plain list.
-    pub fn into_list(self) -> Vec<Area> {
-        self.list
+    /// A copy of all areas as a plain list.
+    ///
+    /// # Errors
+    /// As [`duplicate_for_child`](Self::duplicate_for_child).
+    pub fn to_list(&self) -> Result<Vec<Area>, MapError> {
+        let mut list = Vec::new();
+        let reserved = list.try_reserve_exact(self.tree.len());
+        reserved.map_err(|_| MapError::NoMemory)?;
+        list.extend(self.iter().cloned());
+        Ok(list)
     }
 
     /// All areas from the lowest address up.
     pub fn iter(&self) -> impl Iterator<Item = &Area> {
-        self.list.iter()
+        self.ending_after(0)
     }
 
     /// The area that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<&Area> {
-        self.list
-            .get(self.first_ending_after(addr))
+        self.first_ending_after(addr)
             .filter(|area| area.range.start() <= addr)
     }
 
     /// The lowest area that starts above `addr`.
     pub fn next_above(&self, addr: usize) -> Option<&Area> {
-        self.list[self.first_ending_after(addr)..]
-            .iter()
-            .find(|area| area.range.start() > addr)
+        let starts_above = |area: &Area| area.range.start() > addr;
+        self.tree.first(self.root, End::Low, starts_above)
     }
 
     /// The areas that have pages of `range`, lowest first.
     pub fn touching(&self, range: UserRange) -> impl Iterator<Item = &Area> {
-        self.list[self.first_ending_after(range.start())..]
-            .iter()
+        self.ending_after(range.start())
             .take_while(move |area| area.range.start() < range.end())
     }
 
     /// Whether no area touches `range`, and one may be there.
     pub fn is_free(&self, range: UserRange) -> bool {
-        let next = self.list.get(self.first_ending_after(range.start()));
-        !range.touches_windows() && next.is_none_or(|area| area.range.start() >= range.end())
+        !range.touches_windows() && self.touching(range).next().is_none()
     }
 
     /// Whether every page of `range` belongs to some area.
     pub fn covers(&self, range: UserRange) -> bool {
         let mut position = range.start();
-        for area in &self.list[self.first_ending_after(range.start())..] {
+        for area in self.touching(range) {
             if area.range.start() > position {
                 return false;
             }
@@ -192,13 +204,12 @@ impl Areas {
     /// The free space around `range`, which must itself be free: the end of the area below it (0
     /// without one) and the start of the area above it (`usize::MAX` without one).
     pub fn gap_around(&self, range: UserRange) -> (usize, usize) {
-        let index = self.first_ending_after(range.start());
-        let below = index.checked_sub(1).map_or(0, |i| self.list[i].range.end());
-        let above = self
-            .list
-            .get(index)
-            .map_or(usize::MAX, |area| area.range.start());
-        (below, above)
+        let below = self.last_starting_before(self.root, range.start());
+        let above = self.first_ending_after(range.start());
+        (
+            below.map_or(0, |area| area.range.end()),
+            above.map_or(usize::MAX, |area| area.range.start()),
+        )
     }
 
     /// The highest free range of `len` bytes inside `floor..ceiling`.
@@ -217,18 +228,8 @@ impl Areas {
         floor: usize,
         ceiling: usize,
     ) -> Option<UserRange> {
-        let mut top = ceiling;
-        for area in self.list.iter().rev() {
-            if top >= area.range.end() && top - area.range.end() >= len {
-                break;
-            }
-            top = top.min(area.range.start());
-        }
-        let start = top.checked_sub(len)?;
-        if start < floor {
-            return None;
-        }
-        UserRange::from_bounds(start, top)
+        let top = self.tree.highest_gap(self.root, len, 0, ceiling)?;
+        UserRange::from_bounds(top - len, top).filter(|range| range.start() >= floor)
     }
 
     /// Adds an area in place of whatever its range holds.
@@ -240,22 +241,23 @@ impl Areas {
         if area.range.touches_windows() {
             return Err(MapError::NoMemory);
         }
-        self.reserve(self.splits(area.range) + 1)?;
-        let (first, behind) = self.isolate(area.range);
-        self.list.drain(first..behind);
-        self.list.insert(first, area);
-        self.merge_around(first, first + 1);
+        self.reserve(1 + self.growth_without(area.range))?;
+        let (low, replaced, high) = self.isolate(area.range);
+        self.tree.clear(replaced);
+        let low = self.append(low, area, None);
+        self.root = self.joined(low, high);
         Ok(())
     }
 
-    /// Removes whatever lies in `range`, splitting areas at its ends.
+    /// Removes whatever lies in `range`, splitting areas at its ends. That cannot fail unless one area goes on at both.
     ///
     /// # Errors
     /// As [`replace`](Self::replace); nothing is changed then.
     pub fn remove(&mut self, range: UserRange) -> Result<(), MapError> {
-        self.reserve(self.splits(range))?;
-        let (first, behind) = self.isolate(range);
-        self.list.drain(first..behind);
+        self.reserve(self.growth_without(range))?;
+        let (low, gone, high) = self.isolate(range);
+        self.tree.clear(gone);
+        self.root = self.joined(low, high);
         Ok(())
     }
 
@@ -268,12 +270,17 @@ impl Areas {
         if !self.covers(range) {
             return Err(MapError::NoMemory);
         }
-        self.reserve(self.splits(range))?;
-        let (first, behind) = self.isolate(range);
-        for area in &mut self.list[first..behind] {
-            area.prot = prot;
+        let crosses = |addr| {
+            self.find(addr)
+                .is_some_and(|area| area.range.start() < addr)
+        };
+        let splits = usize::from(crosses(range.start())) + usize::from(crosses(range.end()));
+        self.reserve(splits)?;
+        let (mut low, mut inside, high) = self.isolate(range);
+        while let Some(area) = self.tree.take(&mut inside, End::Low) {
+            low = self.append(low, Area { prot, ..area }, None);
         }
-        self.merge_around(first, behind);
+        self.root = self.joined(low, high);
         Ok(())
     }
 
@@ -281,21 +288,36 @@ impl Areas {
     /// between must be free.
     pub fn grow_down(&mut self, range: UserRange) {
         assert!(self.is_free(range), "an area grew over another one");
-        let index = self.first_ending_after(range.end());
-        let area = &mut self.list[index];
-        assert_eq!(
-            area.range.start(),
-            range.end(),
-            "grow_down starts at an area"
-        );
-        if let Some(grown) = UserRange::from_bounds(range.start(), area.range.end()) {
-            area.range = grown;
-        }
+        let (low, mut high) = self.tree.split(self.root, range.end());
+        let area = self.tree.take(&mut high, End::Low);
+        let area = area.filter(|area| area.range.start() == range.end());
+        let mut area = area.expect("grow_down starts at an area");
+        area.range = UserRange::from_bounds(range.start(), area.range.end()).unwrap_or(area.range);
+        self.root = self.tree.put(low, area, high);
     }
 
-    /// Index of the first area that ends above `addr`.
-    fn first_ending_after(&self, addr: usize) -> usize {
-        self.list.partition_point(|area| area.range.end() <= addr)
+    /// Panics unless operations take logarithmic time.
+    #[cfg(not(target_os = "none"))]
+    pub fn check(&self) {
+        self.tree.check(self.root);
+    }
+
+    /// The lowest area that ends above `addr`.
+    fn first_ending_after(&self, addr: usize) -> Option<&Area> {
+        let ends_above = |area: &Area| area.range.end() > addr;
+        self.tree.first(self.root, End::Low, ends_above)
+    }
+
+    /// These, lowest first.
+    fn ending_after(&self, addr: usize) -> impl Iterator<Item = &Area> {
+        let next = |area: &&Area| self.first_ending_after(area.range.end());
+        iter::successors(self.first_ending_after(addr), next)
+    }
+
+    /// The highest area of a part that starts below `addr`.
+    fn last_starting_before(&self, part: Link, addr: usize) -> Option<&Area> {
+        let starts_below = |area: &Area| area.range.start() < addr;
+        self.tree.first(part, End::High, starts_below)
     }
 
     /// Makes room for `more` areas, within the limit. Changes that add no more than these cannot fail
@@ -304,71 +326,66 @@ impl Areas {
     /// # Errors
     /// As [`replace`](Self::replace).
     pub fn reserve(&mut self, more: usize) -> Result<(), MapError> {
-        if self.list.len() + more > MAX_AREAS {
+        if self.tree.len() + more > MAX_AREAS {
             return Err(MapError::NoMemory);
         }
-        self.list.try_reserve(more).map_err(|_| MapError::NoMemory)
+        self.tree.reserve(more + PASSING)
     }
 
-    /// How many areas [`isolate`](Self::isolate) will add.
-    fn splits(&self, range: UserRange) -> usize {
-        let crosses = |addr| {
-            self.find(addr)
-                .is_some_and(|area| area.range.start() < addr)
-        };
-        usize::from(crosses(range.start())) + usize::from(crosses(range.end()))
+    /// How many areas more there may be once there are none in `range`: of an area that goes on at both ends two are left.
+    fn growth_without(&self, range: UserRange) -> usize {
+        let area = self.find(range.start()).map(|area| area.range);
+        let goes_on = |area: UserRange| area.start() < range.start() && area.end() > range.end();
+        usize::from(area.is_some_and(goes_on))
     }
 
-    /// Splits areas so that none crosses an end of `range`; the indexes of those inside. Room for
-    /// [`splits`](Self::splits) more areas must be reserved.
-    fn isolate(&mut self, range: UserRange) -> (usize, usize) {
-        let first = self.split_at(range.start());
-        let behind = self.split_at(range.end());
-        (first, behind)
+    /// Splits areas so that none crosses an end of `range`; those below it, inside and above. The root is theirs until they are [`joined`](Self::joined).
+    fn isolate(&mut self, range: UserRange) -> (Link, Link, Link) {
+        let root = self.root.take();
+        let (low, rest) = self.cut(root, range.start());
+        let (inside, high) = self.cut(rest, range.end());
+        (low, inside, high)
     }
 
-    /// Makes `addr` a border; the index of the first area at or above it.
-    fn split_at(&mut self, addr: usize) -> usize {
-        let index = self.first_ending_after(addr);
-        let Some(area) = self.list.get(index) else {
-            return index;
+    /// The parts below and above `addr`; an area that crosses it is split.
+    fn cut(&mut self, part: Link, addr: usize) -> (Link, Link) {
+        let (mut low, high) = self.tree.split(part, addr);
+        let last = self.last_starting_before(low, addr);
+        if last.is_none_or(|last| last.range.end() <= addr) {
+            return (low, high);
+        }
+        let Some(area) = self.tree.take(&mut low, End::High) else {
+            unreachable!("it has a last one");
         };
-        let halves = (
-            UserRange::from_bounds(area.range.start(), addr),
-            UserRange::from_bounds(addr, area.range.end()),
-        );
-        // Only an area that really crosses `addr` has two non-empty halves.
-        let (Some(low), Some(high)) = halves else {
-            return index;
-        };
-        let high = Area {
-            range: high,
+        let half = |start, end| Area {
+            range: UserRange::from_bounds(start, end).expect("it crosses `addr`"),
             ..area.clone()
         };
-        self.list[index].range = low;
-        self.list.insert(index + 1, high);
-        index + 1
+        let below = half(area.range.start(), addr);
+        let above = half(addr, area.range.end());
+        (
+            self.tree.put(low, below, None),
+            self.tree.put(None, above, high),
+        )
     }
 
-    /// Merges equal neighbours among the areas `first - 1..=behind`, in one pass.
-    fn merge_around(&mut self, first: usize, behind: usize) {
-        let Some(last) = self.list.len().checked_sub(1).map(|last| last.min(behind)) else {
-            return;
-        };
-        let mut kept = first.saturating_sub(1);
-        for index in kept + 1..=last {
-            let (low, high) = (&self.list[kept], &self.list[index]);
-            let joined = UserRange::from_bounds(low.range.start(), high.range.end());
-            match joined.filter(|_| low.continues(high)) {
-                Some(range) => self.list[kept].range = range,
-                None => {
-                    kept += 1;
-                    self.list.swap(kept, index);
-                }
-            }
+    /// One part, of `area` and of those below and above it. If the one below it continues in it, that one grows instead.
+    fn append(&mut self, mut low: Link, mut area: Area, high: Link) -> Link {
+        let last = self.last_starting_before(low, area.range.start());
+        let last = last.filter(|last| last.continues(&area));
+        let start = last.map(|last| last.range.start());
+        if let Some(range) = start.and_then(|at| UserRange::from_bounds(at, area.range.end())) {
+            self.tree.take(&mut low, End::High);
+            area.range = range;
         }
-        if kept < last {
-            self.list.drain(kept + 1..=last);
+        self.tree.put(low, area, high)
+    }
+
+    /// One part, of one and of another above it, merged where they touch.
+    fn joined(&mut self, low: Link, mut high: Link) -> Link {
+        match self.tree.take(&mut high, End::Low) {
+            Some(first) => self.append(low, first, high),
+            None => low,
         }
     }
 }

@@ -46,9 +46,9 @@ mod nobody {
     #[inline(always)]
     pub const fn releasing(_: PhysAddr) {}
 
-    /// A copy on write: from the one frame to the other, which nobody has mapped.
+    /// A copy on write: from the one frame, which may be a file's that others write to, to the other, which nobody has mapped.
     #[inline(always)]
-    pub const fn copying(_: PhysAddr, _: PhysAddr) {}
+    pub const fn copying(_: PhysAddr, _: PhysAddr, _: bool) {}
 
     /// A page of a file is copied to the stored copy, while it counts as dirty or not.
     #[inline(always)]

@@ -7,14 +7,13 @@ use super::outcome::{Outcome, all_known, done};
 use crate::addr::{PAGE_BYTES, USER_END};
 use crate::arch::uaccess;
 use crate::errno::Errno;
-use crate::fs::{Mappable, OpenFile};
+use crate::fs::Mappable;
 use crate::mm::layout::page_ceil;
 use crate::mm::{
-    Advice, AreaKind, Barrier, Destination, FileArea, MapRequest, MemoryFile, MemorySpace,
-    Placement, Populate, Prot, SharedArea, SyncWhen,
+    Advice, AreaKind, Barrier, Destination, FileArea, MapRequest, MemorySpace, Placement, Populate,
+    Prot, SharedArea, SyncWhen,
 };
 use crate::task::{self, Current};
-use crate::user_memory::UserBytes;
 use alloc::sync::Arc;
 
 /// The flags that Linux knows in a mapping with `MAP_SHARED_VALIDATE`. (`MAP_FIXED_NOREPLACE` is not one of them.)
@@ -119,14 +118,19 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         Mappable::Bytes(_) if shared && prot.write() => Err(Errno::EACCES),
         Mappable::Bytes(bytes) if shared => map_bytes(request, AreaKind::FixedFile, bytes, offset),
         Mappable::Bytes(bytes) => map_bytes(request, AreaKind::File, bytes, offset),
-        Mappable::Pages(pages) if shared => {
+        Mappable::Pages(pages) => {
             let may_write = !file.is_read_only();
-            if prot.write() && !may_write {
+            if shared && prot.write() && !may_write {
                 return Err(Errno::EACCES);
             }
-            map_pages(request, pages, offset, may_write)
+            let kind = match shared {
+                true => AreaKind::SharedFile,
+                false => AreaKind::PrivateFile,
+            };
+            map_pages(request, offset, |offset| {
+                kind(FileArea::new(pages, offset, may_write))
+            })
         }
-        Mappable::Pages(_) => map_copy(request, &file, offset),
     }
 }
 
@@ -159,13 +163,12 @@ fn placement(flags: u32) -> Placement {
 }
 
 /// The pages of a file themselves.
-fn map_pages(request: MapRequest, file: Arc<MemoryFile>, offset: u64, may_write: bool) -> Outcome {
+fn map_pages(request: MapRequest, offset: u64, kind: impl FnOnce(usize) -> AreaKind) -> Outcome {
     // Beyond it nothing can be, and no sum overflows.
     if offset >= USER_END as u64 {
         return Err(Errno::EOVERFLOW);
     }
-    let offset = offset as usize;
-    let kind = AreaKind::SharedFile(FileArea::new(file, offset, may_write));
+    let kind = kind(offset as usize);
     Ok(space()?.map(MapRequest { kind, ..request })?)
 }
 
@@ -177,36 +180,13 @@ fn map_bytes(request: MapRequest, kind: AreaKind, bytes: &[u8], offset: u64) -> 
     let len = bytes
         .len()
         .min(page_ceil(request.len).ok_or(Errno::ENOMEM)?);
-    map_filled(request, |at| Ok(uaccess::copy_to_user(at, &bytes[..len])?))
-}
-
-/// A private mapping of a file in memory: a copy as well, of what it has now. Linux shows later writes by others as long as
-/// the mapping's own page is untouched, which no program may rely on (mmap(2)).
-fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
-    // As in `map_bytes`.
-    let len = page_ceil(request.len).ok_or(Errno::ENOMEM)?;
-    let kind = AreaKind::File;
-    map_filled(MapRequest { kind, ..request }, |at| {
-        let mut done = 0;
-        while done < len {
-            let rest = UserBytes::new(at + done, len - done)?;
-            match file.read_at(rest, offset.saturating_add(done as u64))? {
-                0 => break,
-                more => done += more,
-            }
-        }
-        Ok(())
-    })
-}
-
-/// A private mapping with what `fill` puts at its address.
-fn map_filled(request: MapRequest, fill: impl FnOnce(usize) -> Result<(), Errno>) -> Outcome {
     let space = space()?;
     let at = space.map(MapRequest {
         prot: Prot::READ_WRITE,
         ..request.clone()
     })?;
-    let done = fill(at).and_then(|()| Ok(space.protect(at, request.len, request.prot)?));
+    let filled = uaccess::copy_to_user(at, &bytes[..len]).map_err(Errno::from);
+    let done = filled.and_then(|()| Ok(space.protect(at, request.len, request.prot)?));
     if let Err(errno) = done {
         // Another thread may have changed the mapping meanwhile; then so be it.
         let _gone = space.unmap(at, request.len);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use shootdown_kernel_tests::mm::range::UserRange;
-use shootdown_kernel_tests::mm::vma::{Area, Areas};
+use shootdown_kernel_tests::mm::vma::{Area, Areas, MAX_AREAS};
 use shootdown_kernel_tests::mm::{AreaKind, MapError, PAGE_SIZE, Prot};
 
 const PAGES: usize = 48;
@@ -56,6 +56,7 @@ fn check(areas: &Areas, pages: &Pages) {
         let found = area.map(|area| (area.prot, area.kind.clone()));
         assert_eq!(found, *expected, "page {index}");
     }
+    areas.check();
     let list: Vec<&Area> = areas.iter().collect();
     for pair in list.windows(2) {
         let (end, start) = (pair[0].range.end(), pair[1].range.start());
@@ -123,6 +124,50 @@ fn a_gap_reaches_to_the_neighbours() {
     assert_eq!((below, above), (at(4), at(10)));
     assert_eq!(areas.gap_around(range(0, 1)), (0, at(2)));
     assert_eq!(areas.gap_around(range(20, 1)), (at(12), usize::MAX));
+}
+
+/// Areas of three pages with one page between two of them, as many as there may be.
+fn full() -> Areas {
+    let mut areas = Areas::new();
+    for index in 0..MAX_AREAS {
+        let area = Area {
+            range: range(4 * index, 3),
+            prot: Prot::READ,
+            kind: AreaKind::Anonymous,
+        };
+        areas.replace(area).unwrap();
+    }
+    areas
+}
+
+#[test]
+fn many_areas_are_a_balanced_tree() {
+    let mut areas = full();
+    areas.check();
+    let (five, top) = (5 * PAGE_SIZE, at(4 * MAX_AREAS));
+    assert_eq!(areas.find_gap(five, BASE, top), None);
+    for index in (1..MAX_AREAS).step_by(2) {
+        areas.remove(range(4 * index, 3)).unwrap();
+        let gap = areas.find_gap(five, BASE, top);
+        assert_eq!(gap, Some(range(4 * index - 1, 5)));
+    }
+    areas.check();
+}
+
+#[test]
+fn at_the_limit_areas_can_be_trimmed_but_not_split() {
+    let mut areas = full();
+    let middle = range(401, 1);
+    assert_eq!(areas.remove(middle), Err(MapError::NoMemory));
+    assert!(areas.covers(range(400, 3)), "nothing is changed");
+    areas.remove(range(0, 1)).unwrap();
+    areas.remove(range(10, 1)).unwrap();
+    areas.remove(range(14, 7)).unwrap();
+    areas.check();
+    let left: Vec<_> = areas.iter().take(6).map(|area| area.range).collect();
+    let expected = [(1, 2), (4, 3), (8, 2), (12, 2), (21, 2), (24, 3)];
+    assert_eq!(left, expected.map(|(start, pages)| range(start, pages)));
+    areas.remove(middle).unwrap();
 }
 
 #[test]

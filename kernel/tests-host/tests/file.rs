@@ -215,6 +215,93 @@ fn what_is_cut_off_disappears_everywhere() {
     assert_eq!(all_stored(&file), [9, 9, 0, 0, 0, 0]);
 }
 
+/// A file whose pages hold 1, 2, ..., and a space that maps all of it privately.
+fn private_mapper() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
+    let (file, writer) = mapper();
+    fill(&writer, PAGES);
+    let shown = FileArea::new(file.clone(), 0, false);
+    (file, mapped(PAGES, AreaKind::PrivateFile(shown)))
+}
+
+#[test]
+fn a_private_mapping_shows_the_file_until_it_writes() {
+    let _turn = Turn::new();
+    let (file, space) = private_mapper();
+    let before = frames::free_count();
+    for page in 0..2 {
+        space.fault(at(page), READ).unwrap();
+        assert!(!may_write(&space, page));
+    }
+    assert_eq!(before - frames::free_count(), 3, "tables only");
+    let change = file.change();
+    change.write(0, &10u64.to_le_bytes()).unwrap();
+    drop(change);
+    assert_eq!(read(&space, 0), 10);
+    write(&space, 0, 20);
+    put(&space, 2, 30);
+    let words = |space: &MemorySpace| [read(space, 0), read(space, 1), read(space, 2)];
+    assert_eq!(words(&space), [20, 2, 30]);
+    assert_eq!(file_word(&file, Copy::InMemory, 0), 10);
+    assert_eq!(file_word(&file, Copy::InMemory, 2), 3);
+    let child = space.fork().unwrap();
+    put(&child, 1, 40);
+    write(&space, 0, 21);
+    assert_eq!(words(&child), [20, 40, 30]);
+    assert_eq!(words(&space), [21, 2, 30]);
+    discard(&space, 0, PAGES);
+    (0..3).for_each(|page| space.fault(at(page), READ).unwrap());
+    assert_eq!(words(&space), [10, 2, 3]);
+    protect(&space, 0, PAGES, Prot::READ);
+    protect(&space, 0, PAGES, Prot::READ_WRITE);
+    assert!(!may_write(&space, 1), "the file's page");
+    sync(&file);
+    assert_eq!(stored(&file, 1), 2);
+}
+
+#[test]
+fn what_is_cut_off_disappears_from_private_mappings() {
+    let _turn = Turn::new();
+    let (file, space) = private_mapper();
+    let child = space.fork().unwrap();
+    for space in [&space, &child] {
+        put(space, 1, 11);
+        put(space, 2, 12);
+        space.fault(at(3), READ).unwrap();
+        space.activate(None);
+        space.deactivate();
+    }
+    // A sync does not forget who maps the file privately.
+    sync(&file);
+    resize(&file, 2);
+    for space in [&space, &child] {
+        assert_eq!(read(space, 1), 11);
+        for (page, access) in [(2, READ), (3, WRITE), (5, READ)] {
+            assert!(entry(space, page).is_none(), "page {page}");
+            let refused = space.fault(at(page), access);
+            assert_eq!(refused, Err(FaultError::BeyondFile));
+        }
+    }
+    resize(&file, PAGES);
+    space.fault(at(2), READ).unwrap();
+    assert_eq!(read(&space, 2), 0);
+}
+
+#[test]
+fn a_private_copy_may_be_made_of_a_page_that_others_write_to() {
+    let _turn = Turn::new();
+    let (file, writer) = mapper();
+    put(&writer, 0, 1);
+    let shown = FileArea::new(file, 0, true);
+    let private = MapRequest {
+        kind: AreaKind::PrivateFile(shown),
+        ..request(at(PAGES), PAGES)
+    };
+    writer.map(private).unwrap();
+    put(&writer, PAGES, 2);
+    write(&writer, 0, 3);
+    assert_eq!((read(&writer, 0), read(&writer, PAGES)), (3, 2));
+}
+
 #[test]
 fn bytes_behind_the_end_are_zero_when_the_file_grows() {
     let _turn = Turn::new();

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::ptr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use shootdown_user::checks::{self, errno, error_of};
@@ -269,6 +269,48 @@ fn everybody_has_the_same_pages() {
     unmap(private, PAGE_BYTES);
 }
 
+/// Private mappings show the file's pages, but those that they have written to, and nothing beyond its end.
+fn private_pages_are_the_files_until_they_are_written_to() {
+    let file = made(4);
+    let put = |page: u64, value: u64| {
+        let written = file.write_all_at(&value.to_ne_bytes(), page * PAGE);
+        written.expect("a word");
+    };
+    (0..4).for_each(|page| put(page, page + 1));
+    let at = map(&file, 6 * PAGE_BYTES, READ_WRITE, libc::MAP_PRIVATE, 0).expect("a mapping");
+    let word = |page: usize| {
+        let place = ptr::with_exposed_provenance_mut(at + page * PAGE_BYTES);
+        // SAFETY: an aligned word of the mapping, which is used through such references only.
+        unsafe { AtomicU64::from_ptr(place) }
+    };
+    let words = || [0, 1, 2].map(|page| word(page).load(Relaxed));
+    assert_eq!(words(), [1, 2, 3]);
+    word(0).store(10, Relaxed);
+    (0..3).for_each(|page| put(page, 20 + page));
+    assert_eq!(words(), [10, 21, 22]);
+    assert_eq!(word_at(&file, 0), 20);
+    let in_child = |work: &dyn Fn() -> u64| {
+        let child = Child::start(|| work() as i32).expect("a child");
+        child.wait().expect("its end")
+    };
+    let writing = in_child(&|| word(1).swap(30, Relaxed) + word(1).load(Relaxed));
+    assert_eq!(writing, End::Exited(51));
+    assert_eq!(words(), [10, 21, 22]);
+    let place = ptr::with_exposed_provenance_mut(at);
+    // SAFETY: the words are the file's again.
+    let status = unsafe { libc::madvise(place, 4 * PAGE_BYTES, libc::MADV_DONTNEED) };
+    assert_eq!((status, words()), (0, [20, 21, 22]));
+    word(2).store(40, Relaxed);
+    file.set_len(2 * PAGE).expect("shorter");
+    for page in [2, 3, 5] {
+        let gone = in_child(&|| word(page).load(Relaxed));
+        assert_eq!(gone, End::Killed(libc::SIGBUS), "page {page}");
+    }
+    file.set_len(4 * PAGE).expect("longer");
+    assert_eq!(words(), [20, 21, 0]);
+    unmap(at, 6 * PAGE_BYTES);
+}
+
 fn region(file: &File, pages: usize) -> Region {
     Region::of_file(file, pages).expect("a mapping")
 }
@@ -451,6 +493,7 @@ fn main() -> ExitCode {
             directories_are_listed_while_files_come_and_go,
             sizes_change_and_holes_are_zero,
             everybody_has_the_same_pages,
+            private_pages_are_the_files_until_they_are_written_to,
             nothing_is_there_beyond_the_end,
             rights_are_those_of_the_descriptor,
             mappings_keep_what_their_flags_promise,

@@ -103,9 +103,21 @@ fn the_stack_is_the_programs_up_to_its_end() {
     assert_eq!(written, PAGE as isize);
 }
 
+/// Each area by itself, and in another order than they have.
+fn many_areas_come_and_go() {
+    let count = 60_000;
+    let rights = [libc::PROT_READ, READ_WRITE];
+    let one = |page: usize| map(0, PAGE, rights[page % 2], 0).expect("room");
+    let mapped: Vec<usize> = (0..count).map(one).collect();
+    for page in (0..count).map(|page| page * 7919 % count) {
+        unmap(mapped[page], PAGE).expect("no split");
+    }
+}
+
 fn too_many_areas_are_refused() {
     let pages = 140_000;
-    let base = map(0, pages * PAGE, READ_WRITE, 0).expect("room");
+    let base = map(0, (pages + 1) * PAGE, READ_WRITE, 0).expect("room");
+    unmap(base + pages * PAGE, PAGE).expect("the areas end before those above");
     let refused = (0..pages).step_by(2).find_map(|page| {
         let protected = protect(base + page * PAGE, PAGE, libc::PROT_READ);
         Some((page, protected.err()?))
@@ -113,6 +125,13 @@ fn too_many_areas_are_refused() {
     let (page, error) = refused.expect("a limit on the number of areas");
     assert_eq!(error, libc::ENOMEM);
     assert!(page > 60_000, "refused already at page {page}");
+    let hole = (page + 8..pages).step_by(2).find(|page| {
+        let holed = unmap(base + page * PAGE, PAGE);
+        holed.is_err_and(|error| error == libc::ENOMEM)
+    });
+    let hole = hole.expect("the limit holds for what is split");
+    unmap(base + (pages - 1) * PAGE, PAGE).expect("the end of an area");
+    unmap(base + (page - 1) * PAGE, (hole - page) * PAGE).expect("the start of an area");
     unmap(base, pages * PAGE).expect("removing everything");
     let again = map(0, PAGE, READ_WRITE, 0).expect("room again");
     unmap(again, PAGE).expect("a mapping of one page");
@@ -233,6 +252,7 @@ fn main() -> ExitCode {
             sparse_mappings_reach_everywhere,
             the_stack_grows_to_its_limit,
             the_stack_is_the_programs_up_to_its_end,
+            many_areas_come_and_go,
             too_many_areas_are_refused,
             everybody_at_once_loses_nothing,
             exhaustion_kills_the_eater_alone,

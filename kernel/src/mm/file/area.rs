@@ -1,5 +1,6 @@
 //! [`FileArea`]: the part of a file that a mapping shows, and the page faults in it.
 
+use super::contents::MappedPage;
 use super::memory_file::MemoryFile;
 use crate::mm::access::{FaultAccess, FaultError};
 use crate::mm::error::MapError;
@@ -79,15 +80,7 @@ impl FileArea {
             // Another thread was here first.
             return Ok(());
         }
-        let mut contents = self.file.contents.lock();
-        if !contents.reaches(offset) {
-            return Err(FaultError::BeyondFile);
-        }
-        let page = contents.page(offset, spare).map_err(refused)?;
-        if access.write {
-            contents.mark_dirty(offset);
-        }
-        drop(contents);
+        let page = self.page(offset, spare, access.write)?;
         let prot = if access.write || page.is_dirty {
             area.prot
         } else {
@@ -103,6 +96,38 @@ impl FileArea {
             cell.protect(prot);
         }
         Ok(())
+    }
+
+    /// Fills `cell`, which is empty, with the file's page at `addr` for `area`, of which this is the kind and which is private: without the right to write.
+    pub(in crate::mm) fn show(
+        &self,
+        area: &Area,
+        cell: &PteCell,
+        addr: usize,
+        spare: &mut Option<Frame>,
+    ) -> Result<(), FaultError> {
+        let page = self.page(page_floor(self.offset(addr)), spare, false)?;
+        // Not present before, and processors do not cache that: no flush is due.
+        cell.fill(Pte::leaf(page.share.into_raw(), area.prot.without_write()));
+        Ok(())
+    }
+
+    /// The file's page at `offset`, which is dirty from now on if somebody `writes`.
+    fn page(
+        &self,
+        offset: usize,
+        spare: &mut Option<Frame>,
+        writes: bool,
+    ) -> Result<MappedPage, FaultError> {
+        let mut contents = self.file.contents.lock();
+        if !contents.reaches(offset) {
+            return Err(FaultError::BeyondFile);
+        }
+        let page = contents.page(offset, spare).map_err(refused)?;
+        if writes {
+            contents.mark_dirty(offset);
+        }
+        Ok(page)
     }
 }
 

@@ -3,10 +3,11 @@
 use super::counters;
 use super::memory_file::MemoryFile;
 use super::pages::offset_of;
+use crate::mm::FileArea;
 use crate::mm::invalidate::{Gather, Reclaim};
 use crate::mm::range::UserRange;
 use crate::mm::space::{Inner, MemorySpace};
-use crate::mm::{AreaKind, FileArea};
+use crate::mm::vma::Area;
 
 impl MemorySpace {
     /// Takes the right to write to `pages` of `file`, which ascend, away. Returns when no CPU has it any more: one flush.
@@ -16,9 +17,11 @@ impl MemorySpace {
         let mut inner = self.lock();
         let mut entries = 0;
         let mut is_mapped = false;
-        for (shown, range) in inner.parts_of(file) {
+        for (area, shown) in inner.parts_of(file) {
             is_mapped = true;
-            entries += inner.write_protect(shown, range, pages, &mut gather);
+            if area.kind.is_shared() {
+                entries += inner.write_protect(shown, area.range, pages, &mut gather);
+            }
         }
         if !is_mapped {
             file.mappers.remove(self);
@@ -29,14 +32,15 @@ impl MemorySpace {
         counters::count_flush(entries);
     }
 
-    /// Unmaps the pages of `file` from number `first` on; areas stay. CPUs may translate to them until `reclaim` is finished.
+    /// Unmaps the pages of `file` from number `first` on, and copies of them; areas stay. CPUs may translate to them until `reclaim` is finished.
     ///
     /// The size says already that they are gone: no access brings them back. A sync that finds one of them here no more may store it while a CPU writes to it,
     /// and call it clean: the stored copy is given up with the page.
     pub(super) fn unmap_file(&self, file: &MemoryFile, first: u32, reclaim: &mut Reclaim) {
         let mut gather = Gather::of(self, UserRange::ALL);
         let inner = self.lock();
-        for (shown, range) in inner.parts_of(file) {
+        for (area, shown) in inner.parts_of(file) {
+            let range = area.range;
             let kept = offset_of(first).saturating_sub(shown.offset(range.start()));
             let gone = UserRange::from_bounds(range.start().saturating_add(kept), range.end());
             gone.into_iter()
@@ -47,13 +51,11 @@ impl MemorySpace {
 }
 
 impl Inner {
-    /// The parts of `file` that areas show, and where.
-    fn parts_of(&self, file: &MemoryFile) -> impl Iterator<Item = (&FileArea, UserRange)> {
-        self.areas.iter().filter_map(move |area| match &area.kind {
-            AreaKind::SharedFile(shown) if core::ptr::eq(&**shown.file(), file) => {
-                Some((shown, area.range))
-            }
-            _ => None,
+    /// The areas that show parts of `file`, and which.
+    fn parts_of(&self, file: &MemoryFile) -> impl Iterator<Item = (&Area, &FileArea)> {
+        self.areas.iter().filter_map(move |area| {
+            let shown = area.kind.shown()?;
+            core::ptr::eq(&**shown.file(), file).then_some((area, shown))
         })
     }
 

@@ -119,12 +119,12 @@ pub fn releasing(frame: PhysAddr) {
     });
 }
 
-/// A page is copied: nobody can write to the original, and nobody can reach the copy.
-pub fn copying(from: PhysAddr, to: PhysAddr) {
+/// A page is copied: nobody can write to the original, unless it is a file's, and nobody can reach the copy.
+pub fn copying(from: PhysAddr, to: PhysAddr, is_files: bool) {
     with(|machine| {
         accuse_first(machine, "writable, which is being copied", |tlb| {
             let writes = |&(_, entry): &(usize, Entry)| entry.frame() == from && entry.writes();
-            tlb.cached().find(writes)
+            tlb.cached().filter(|_| !is_files).find(writes)
         });
         accuse_first(machine, "whose copy is not made yet", |tlb| {
             tlb.cached().find(|(_, entry)| entry.frame() == to)
