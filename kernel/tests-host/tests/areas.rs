@@ -101,11 +101,13 @@ proptest! {
         let mapped = |page: &Option<_>| page.is_some();
         assert_eq!(areas.is_free(probed), !pages[probe..probe + len].iter().any(mapped));
         assert_eq!(areas.covers(probed), pages[probe..probe + len].iter().all(mapped));
-        let gap = areas.find_gap(len * PAGE_SIZE, BASE, BASE + PAGES * PAGE_SIZE);
-        let model = (0..=PAGES - len).rev().find(|start| {
-            pages[*start..start + len].iter().all(Option::is_none)
-        });
-        assert_eq!(gap, model.map(|start| range(start, len)), "the highest gap");
+        for (floor, ceiling) in (0..PAGES).flat_map(|floor| (floor..=PAGES).map(move |c| (floor, c))) {
+            let gap = areas.find_gap(len * PAGE_SIZE, at(floor), at(ceiling));
+            let model = (floor..(ceiling + 1).saturating_sub(len)).rev().find(|start| {
+                pages[*start..start + len].iter().all(Option::is_none)
+            });
+            assert_eq!(gap, model.map(|start| range(start, len)), "the highest gap");
+        }
     }
 }
 
