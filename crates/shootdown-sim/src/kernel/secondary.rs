@@ -25,13 +25,15 @@ const DEVICES: [bool; 3] = [false, false, true];
 pub(super) const SHADOW: usize = DEVICES.len();
 const LISTENERS: usize = DEVICES.len() + 1;
 
+/// The number of some tables, and their [name](Tables::name).
+type Listened = (u64, Option<SpaceId>);
+
 /// The listeners of one machine.
 #[derive(Default, Debug)]
 pub(super) struct Secondary {
     /// Protects which tables each listens to.
     lock: Lock,
-    /// The number and the name of those.
-    tables: [Cell<Option<(u64, Option<SpaceId>)>>; LISTENERS],
+    tables: [Cell<Option<Listened>>; LISTENERS],
     /// The one of the kernel's part.
     of_kernel: Cell<Option<usize>>,
     pub(super) shadow: Shadow,
