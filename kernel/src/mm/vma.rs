@@ -1,6 +1,6 @@
 //! The mapped areas of one address space: which user addresses may be touched, and how.
 //!
-//! They are in a [tree]; every change reserves its room first, so it happens completely or not at all.
+//! They are in a `tree`; every change reserves its room first, so it happens completely or not at all.
 
 use super::error::MapError;
 use super::file::FileArea;
