@@ -109,7 +109,7 @@ fn upper_half(root: PhysAddr) -> [u64; TABLE_ENTRIES / 2] {
     core::array::from_fn(|index| entries[TABLE_ENTRIES / 2 + index])
 }
 
-/// Whether what the kernel was refused is permitted by now: see [`spurious`]. Any context, NMI handlers' too: it takes no lock, and tables of
+/// Whether what the kernel was refused is permitted by now: see [`spurious`](super::spurious). Any context, NMI handlers' too: it takes no lock, and tables of
 /// the kernel's half are never freed.
 pub fn permits_now(fault: Fault) -> bool {
     let Some(root) = KERNEL_ROOT.get() else {
