@@ -106,7 +106,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 
 // SAFETY: duties as numbered at the trait.
 // 1. GS holds the CPU's own number, and nothing changes it; threads move only with interrupts on.
-// 2. CLI; NMI and machine-check handlers do not use the engine.
+// 2. CLI; NMI and machine-check handlers use nothing of the engine but what leaves and enters quiet.
 // 3. INVLPG drops one page; `flush_pages` knows what else it takes to drop all paging-structure caches of the loaded tag; CR3 and
 //    INVPCID or CR4.PGE do the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
 // 4. CR3 without PCIDs drops all that is not global, and user translations never are; with them

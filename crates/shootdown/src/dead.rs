@@ -283,31 +283,31 @@ impl<P: Platform> Shootdown<P> {
                 _ => {}
             }
         }
-        for (initiator, state) in self.states() {
+        for (initiator, _) in self.states() {
             for slot in 0..SLOTS {
-                let request = RequestRef {
-                    initiator,
-                    slot,
-                    number: state.slots[slot].number(),
-                };
                 let answered = dead
                     .iter()
-                    .filter(|cpu| self.answer_one(request, *cpu, settled.is_some()));
+                    .filter(|cpu| self.answer_one(initiator, slot, *cpu, settled.is_some()));
                 calls += answered.count();
             }
         }
         calls
     }
 
-    /// The same for one request and one CPU; true if it was a call that named it.
-    fn answer_one(&self, mut request: RequestRef, dead: CpuId, is_settled: bool) -> bool {
+    /// The same for the request in one slot and one CPU; true if it was a call that named it.
+    fn answer_one(&self, initiator: CpuId, index: usize, dead: CpuId, is_settled: bool) -> bool {
         let (_irq, here) = self.stay();
-        let slot = &self.state(request.initiator).slots[request.slot];
+        let slot = &self.state(initiator).slots[index];
         let (group, bit) = (P::Cpus::group(dead), P::Cpus::bit(dead));
         // As long as this is so it stays the same request: nobody else takes the bit away, but who gives the call up: both may, because nobody names the dead again
         // before all have answered a kick.
         let Some(kind) = slot.kind_of(dead) else {
             return false;
+        };
+        let request = RequestRef {
+            initiator,
+            slot: index,
+            number: slot.number(),
         };
         let mut answered = bit;
         if Self::HAS_RINGS && slot.is_in_ring_of(group) {
@@ -319,11 +319,10 @@ impl<P: Platform> Shootdown<P> {
                     None => return false,
                 },
                 // Its initiator is announcing it, or has died as it did.
-                None if !self.is_dead(request.initiator) => return false,
+                None if !self.is_dead(initiator) => return false,
                 None => {}
             }
         }
-        request.number = slot.number();
         // If this CPU dies as well, in between, the next one ends the group.
         here.last_answer.set(Answer {
             request,
@@ -362,7 +361,7 @@ impl<P: Platform> Shootdown<P> {
                         false => self.is_callable(target),
                     };
                     if !is_served {
-                        self.answer_one(request, target, true);
+                        self.answer_one(dead, index, target, true);
                     } else if !(is_in_ring && is_announced) {
                         // All are interrupted.
                         let _ = self.state(target).inbox.add(dead, true);

@@ -237,6 +237,7 @@ impl<P: Platform> Shootdown<P> {
             return None;
         }
         if request == FlushRequest::SERIALISE {
+            // Relaxed: see `make_good`.
             kernel.texts.fetch_add(1, Ordering::Relaxed);
         }
         // ORDERING: what was done before, and the count / read marks, against store mark / read anything in `make_good`.

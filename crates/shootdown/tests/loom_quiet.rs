@@ -51,6 +51,12 @@ fn remap(machine: &Pair) {
     machine.flush(FlushScope::Kernel, page(0), FreedTables::No);
 }
 
+/// CPU 0 changes text.
+fn patch(machine: &Pair) {
+    machine.platform().table[0].store(NEW, Ordering::Relaxed);
+    machine.control().serialise(&CpuMask::only(cpu(1))).wait();
+}
+
 /// Either the initiator finds it in the kernel, or it finds the count, and then the change.
 #[test]
 fn a_quiet_cpu_that_comes_back_misses_no_flush() {
@@ -106,11 +112,7 @@ fn a_quiet_cpu_has_used_the_kernel_for_the_last_time() {
 /// Text that was changed is fetched anew, and seen.
 #[test]
 fn a_quiet_cpu_that_comes_back_fetches_what_was_changed() {
-    let change = |machine: &Pair| {
-        machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.control().serialise(&CpuMask::only(cpu(1))).wait();
-    };
-    race(change, |machine, ready, done| {
+    race(patch, |machine, ready, done| {
         enter_quiet(machine);
         ready.set();
         machine.control().leave_quiet();
@@ -124,11 +126,7 @@ fn a_quiet_cpu_that_comes_back_fetches_what_was_changed() {
 /// The same for one that finds the count early, and is quiet again before the initiator looks.
 #[test]
 fn a_quiet_cpu_that_finds_the_count_fetches_the_change() {
-    let change = |machine: &Pair| {
-        machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.control().serialise(&CpuMask::only(cpu(1))).wait();
-    };
-    race(change, |machine, ready, done| {
+    race(patch, |machine, ready, done| {
         let fetched = || machine.platform().synchronised[1].load(Ordering::Relaxed);
         let before = fetched();
         enter_quiet(machine);
