@@ -78,7 +78,7 @@ pub fn run(boot: &BootInfo) {
     let Some(name) = boot.option("selftest") else {
         return;
     };
-    if quiet::is_asked(name) {
+    if quiet::begin_if_asked(name) {
         return;
     }
     irq::enable();

@@ -43,7 +43,7 @@ fn entry_of(page: &'static Page) -> &'static AtomicU64 {
 }
 
 /// Whether `name` asks for it; then CPUs outside the kernel are quiet from here on. With `quiet-early` a look must find an old page.
-pub(super) fn is_asked(name: &str) -> bool {
+pub(super) fn begin_if_asked(name: &str) -> bool {
     IS_EARLY.store(name == "quiet-early", Ordering::Relaxed);
     let is_asked = matches!(name, "quiet" | "quiet-early");
     if is_asked {
@@ -53,9 +53,9 @@ pub(super) fn is_asked(name: &str) -> bool {
     is_asked
 }
 
-/// Starts what changes the page, where the command line asks for it. All CPUs schedule threads.
+/// Starts what changes the page, if that has begun. All CPUs schedule threads.
 pub fn start_if_asked(boot: &BootInfo) {
-    if boot.option("selftest").is_some_and(is_asked)
+    if quiet::CHECK.is_completed()
         && let Err(errno) = task::start_kernel_thread("quiet", change, boot.cpus)
     {
         boot_fail!("no thread for the self-test: {errno:?}; use more memory (-m)");
@@ -64,12 +64,17 @@ pub fn start_if_asked(boot: &BootInfo) {
 
 /// A CPU comes back into the kernel; `is_good` when it has made good what it has missed. Interrupts are off; perhaps an NMI handler.
 fn look(is_good: bool) {
-    if is_good || IS_EARLY.load(Ordering::Relaxed) {
-        let shown = SHOWN.load(Ordering::Acquire);
-        let found = WINDOW.0[0].load(Ordering::Relaxed);
-        let cpu = percpu::cpu_id();
-        assert!(found >= shown, "{cpu} finds {found} where {shown} is shown");
+    if !is_good && !IS_EARLY.load(Ordering::Relaxed) {
+        return;
     }
+    let shown = SHOWN.load(Ordering::Acquire);
+    let found = WINDOW.0[0].load(Ordering::Relaxed);
+    // One panics: not the others, nor the same one when it comes back into the kernel as it panics.
+    if found < shown && !is_good && !IS_EARLY.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let cpu = percpu::cpu_id();
+    assert!(found >= shown, "{cpu} finds {found} where {shown} is shown");
 }
 
 /// The thread.
