@@ -12,8 +12,17 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,
+    /// When it was last modified, in seconds since the epoch.
+    pub modified: u32,
     /// Contents.
     pub data: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// When it was last modified, in nanoseconds since the epoch.
+    pub fn modified_ns(&self) -> u64 {
+        u64::from(self.modified) * 1_000_000_000
+    }
 }
 
 impl fmt::Debug for Entry<'_> {
@@ -77,7 +86,8 @@ impl<'a> Members<'a> {
             return Err(ArchiveError::BadHeader(start));
         }
         let field = |index| hex(header, index).ok_or(ArchiveError::BadHeader(start));
-        let (mode, data_bytes, name_bytes) = (field(1)?, field(6)?, field(11)?);
+        let (mode, modified) = (field(1)?, field(5)?);
+        let (data_bytes, name_bytes) = (field(6)?, field(11)?);
         let name = take(self.archive, &mut self.offset, name_bytes as usize, start)?;
         self.offset = self.offset.next_multiple_of(4);
         let data = take(self.archive, &mut self.offset, data_bytes as usize, start)?;
@@ -88,6 +98,7 @@ impl<'a> Members<'a> {
         Ok((name != TRAILER).then_some(Entry {
             name: normal(name),
             mode,
+            modified,
             data,
         }))
     }

@@ -3,7 +3,11 @@
 //! Section headers are ignored, as Linux does: a program runs without them, however broken they are.
 
 use super::error::ExecError;
-use crate::mm::{PAGE_SIZE, Prot, USER_END};
+use crate::mm::file::Copy;
+use crate::mm::{MemoryFile, PAGE_SIZE, Prot, USER_END};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
 use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, PT_PHDR};
 use elf::endian::LittleEndian;
 use elf::file::{Class, FileHeader};
@@ -14,70 +18,94 @@ const HEADER_BYTES: usize = 64;
 pub const PROGRAM_HEADER_BYTES: usize = 56;
 /// Most program headers; real programs have about ten.
 const MAX_PROGRAM_HEADERS: usize = 128;
+/// Longest path of an interpreter.
+const PATH_MAX: usize = 4096;
 
 /// Where the file may be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadAddress {
     /// Where its headers say.
     Fixed,
-    /// Anywhere: static-pie.
+    /// Anywhere: static-pie, and what a dynamic linker links.
     Anywhere,
 }
 
 /// A checked program file.
-#[derive(Clone, Copy, Debug)]
-pub struct Image<'a> {
-    file: &'a [u8],
-    headers: &'a [u8],
+#[derive(Clone, Debug)]
+pub struct Image {
+    file_bytes: usize,
+    headers: Vec<u8>,
     headers_offset: usize,
     entry: usize,
     load_address: LoadAddress,
+    interpreter: Option<String>,
 }
 
 /// One part of the file to be put into memory; its bounds are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment<'a> {
+pub struct Segment {
     /// First address, before any bias.
     pub start: usize,
     /// Bytes in memory, at least one.
     pub bytes: usize,
-    /// Contents; the rest is zero.
-    pub data: &'a [u8],
+    /// Where the contents are in the file; as far into a page as the address.
+    pub offset: usize,
+    /// Bytes of them; the rest is zero.
+    pub file_bytes: usize,
     /// Rights.
     pub prot: Prot,
     /// Address alignment, a power of two of at least one page.
     pub align: usize,
 }
 
-impl<'a> Image<'a> {
+impl Image {
     /// Checks a file.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub fn parse(file: &'a [u8]) -> Result<Self, ExecError> {
-        let ident = file.get(..4).ok_or(ExecError::NotElf)?;
+    pub fn parse(file: &MemoryFile) -> Result<Self, ExecError> {
+        let ident = bytes_of(file, 0, 4).map_err(|_| ExecError::NotElf)?;
         if ident != b"\x7fELF" {
             return Err(ExecError::NotElf);
         }
-        let header = file.get(..HEADER_BYTES).ok_or(ExecError::Truncated)?;
-        let header = checked(header)?;
+        let header = checked(&bytes_of(file, 0, HEADER_BYTES)?)?;
         let [count, bytes] = [header.e_phnum, header.e_phentsize].map(usize::from);
         if bytes != PROGRAM_HEADER_BYTES || count == 0 || count > MAX_PROGRAM_HEADERS {
             return Err(ExecError::BadSegment("number or size of program headers"));
         }
         let headers_offset = header.e_phoff as usize;
-        let image = Self {
-            file,
-            headers: slice(file, headers_offset, count * PROGRAM_HEADER_BYTES)?,
+        let mut image = Self {
+            file_bytes: usize::try_from(file.size()).unwrap_or(usize::MAX),
+            headers: bytes_of(file, headers_offset, count * PROGRAM_HEADER_BYTES)?,
             headers_offset,
             entry: header.e_entry as usize,
             load_address: match header.e_type {
                 ET_EXEC => LoadAddress::Fixed,
                 _ => LoadAddress::Anywhere,
             },
+            interpreter: None,
         };
         image.check_segments()?;
+        let interpreter = image.raw().find(|header| header.p_type == PT_INTERP);
+        image.interpreter = interpreter
+            .map(|header| path_of(file, &header))
+            .transpose()?;
         Ok(image)
+    }
+
+    /// The program that loads this one, if it names one.
+    pub fn interpreter(&self) -> Option<&str> {
+        self.interpreter.as_deref()
+    }
+
+    /// The addresses from the first segment to the end of the last one, before any bias.
+    pub fn span(&self) -> Range<usize> {
+        let start = self.segments().next().map_or(0, |first| first.start);
+        let end = self
+            .segments()
+            .last()
+            .map_or(0, |last| last.start + last.bytes);
+        start..end
     }
 
     /// Address of the first instruction, before any bias.
@@ -102,7 +130,7 @@ impl<'a> Image<'a> {
         }
         let (start, bytes) = (self.headers_offset as u64, self.headers.len() as u64);
         let holds = |header: &ProgramHeader| {
-            let end = header.p_offset + header.p_filesz;
+            let end = header.p_offset.saturating_add(header.p_filesz);
             header.p_offset <= start && start + bytes <= end
         };
         let holder = self.loaded().find(holds);
@@ -112,19 +140,15 @@ impl<'a> Image<'a> {
     }
 
     /// The parts to load. All were checked by [`parse`](Self::parse).
-    pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> {
-        let file = self.file;
+    pub fn segments(&self) -> impl Iterator<Item = Segment> {
         let loaded = self.loaded().filter(|header| header.p_memsz > 0);
-        loaded.filter_map(move |header| segment(&header, file).ok())
+        loaded.filter_map(|header| segment(&header, self.file_bytes).ok())
     }
 
     fn check_segments(&self) -> Result<(), ExecError> {
-        if self.raw().any(|header| header.p_type == PT_INTERP) {
-            return Err(ExecError::Dynamic);
-        }
         let mut end = 0;
         for header in self.loaded() {
-            let segment = segment(&header, self.file)?;
+            let segment = segment(&header, self.file_bytes)?;
             if segment.start < end {
                 return Err(ExecError::BadSegment("segments overlap or are not sorted"));
             }
@@ -132,28 +156,28 @@ impl<'a> Image<'a> {
             end = (segment.start + segment.bytes).next_multiple_of(PAGE_SIZE);
         }
         let executable = self.segments().filter(|segment| segment.prot.exec());
-        let holds = |segment: Segment<'_>| {
-            (segment.start..segment.start + segment.bytes).contains(&self.entry)
-        };
+        let holds =
+            |segment: Segment| (segment.start..segment.start + segment.bytes).contains(&self.entry);
         let what = "the entry point is in no executable segment";
-        match executable.into_iter().any(holds) {
+        let mut executable = executable.into_iter();
+        match executable.any(holds) {
             true => Ok(()),
             false => Err(ExecError::BadSegment(what)),
         }
     }
 
     /// Those of segments to load.
-    fn loaded(&self) -> impl Iterator<Item = ProgramHeader> + use<'a> {
+    fn loaded(&self) -> impl Iterator<Item = ProgramHeader> {
         self.raw().filter(|header| header.p_type == PT_LOAD)
     }
 
     /// All program headers.
-    fn raw(&self) -> impl Iterator<Item = ProgramHeader> + use<'a> {
-        SegmentTable::new(LittleEndian, Class::ELF64, self.headers).iter()
+    fn raw(&self) -> impl Iterator<Item = ProgramHeader> {
+        SegmentTable::new(LittleEndian, Class::ELF64, &self.headers).iter()
     }
 }
 
-fn segment<'a>(header: &ProgramHeader, file: &'a [u8]) -> Result<Segment<'a>, ExecError> {
+fn segment(header: &ProgramHeader, of_file: usize) -> Result<Segment, ExecError> {
     let bad = |why| Err(ExecError::BadSegment(why));
     let (start, bytes) = (header.p_vaddr as usize, header.p_memsz as usize);
     let (offset, file_bytes) = (header.p_offset as usize, header.p_filesz as usize);
@@ -171,10 +195,15 @@ fn segment<'a>(header: &ProgramHeader, file: &'a [u8]) -> Result<Segment<'a>, Ex
     if offset % PAGE_SIZE != start % PAGE_SIZE {
         return bad("file offset and address differ within the page");
     }
+    let end = offset.checked_add(file_bytes);
+    if end.is_none_or(|end| end > of_file) {
+        return Err(ExecError::Truncated);
+    }
     Ok(Segment {
         start,
         bytes,
-        data: slice(file, offset, file_bytes)?,
+        offset,
+        file_bytes,
         prot: rights(header.p_flags),
         align,
     })
@@ -203,7 +232,30 @@ fn rights(flags: u32) -> Prot {
     read.with(write).with(right(PF_X, Prot::EXEC))
 }
 
-fn slice(file: &[u8], offset: usize, bytes: usize) -> Result<&[u8], ExecError> {
-    let end = offset.checked_add(bytes).ok_or(ExecError::Truncated)?;
-    file.get(offset..end).ok_or(ExecError::Truncated)
+/// The path that such a header leads to.
+fn path_of(file: &MemoryFile, header: &ProgramHeader) -> Result<String, ExecError> {
+    let bad = ExecError::BadSegment("path of the interpreter");
+    let len = usize::try_from(header.p_filesz).unwrap_or(usize::MAX);
+    if !(2..=PATH_MAX).contains(&len) {
+        return Err(bad);
+    }
+    let mut path = bytes_of(file, header.p_offset as usize, len)?;
+    if path.pop() != Some(0) || path.contains(&0) {
+        return Err(bad);
+    }
+    String::from_utf8(path).map_err(|_| bad)
+}
+
+/// So many bytes of the file.
+pub fn bytes_of(file: &MemoryFile, offset: usize, len: usize) -> Result<Vec<u8>, ExecError> {
+    let mut bytes = alloc::vec![0; len];
+    let mut done = 0;
+    while done < len {
+        let at = (offset as u64).saturating_add(done as u64);
+        match file.read(Copy::InMemory, at, &mut bytes[done..]) {
+            0 => return Err(ExecError::Truncated),
+            more => done += more,
+        }
+    }
+    Ok(bytes)
 }

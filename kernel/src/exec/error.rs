@@ -20,8 +20,8 @@ pub enum ExecError {
     WrongMachine(u16),
     /// ELF, but not a program (the type number: 1 an object file, 4 a core dump).
     NotProgram(u16),
-    /// It needs a dynamic linker.
-    Dynamic,
+    /// Its interpreter cannot be had.
+    Interpreter(Errno),
     /// A program header that makes no sense.
     BadSegment(&'static str),
     /// Arguments and environment are too large.
@@ -41,9 +41,10 @@ impl fmt::Display for ExecError {
                 write!(f, "ELF file for machine {machine}: build for x86_64 (62)")
             }
             Self::NotProgram(kind) => write!(f, "ELF file of type {kind}, not a program: link it"),
-            Self::Dynamic => {
-                f.write_str("dynamic binary: link it statically (x86_64-unknown-linux-musl)")
-            }
+            Self::Interpreter(why) => write!(
+                f,
+                "its dynamic linker cannot be opened ({why:?}): put it into the image, or link statically"
+            ),
             Self::BadSegment(why) => write!(f, "bad program header: {why}"),
             Self::ArgumentsTooLong => f.write_str("arguments and environment too large"),
             Self::Memory(error) => write!(f, "cannot map the program: {error}"),
@@ -64,6 +65,7 @@ impl From<ExecError> for Errno {
         match error {
             ExecError::ArgumentsTooLong => Self::E2BIG,
             ExecError::Memory(error) => error.into(),
+            ExecError::Interpreter(errno) => errno,
             _ => Self::ENOEXEC,
         }
     }

@@ -8,6 +8,8 @@ pub mod elf;
 pub mod error;
 pub mod initramfs;
 mod load;
+mod script;
 pub mod stack;
 
-pub use load::{UserEntry, load};
+pub use load::{Arguments, UserEntry, load};
+pub use script::Script;

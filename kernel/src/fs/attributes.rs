@@ -13,6 +13,8 @@ pub enum Kind {
     Device,
     /// One end of a pipe.
     Pipe,
+    /// A link to a path.
+    Link,
 }
 
 /// What is told about a file.
@@ -22,35 +24,43 @@ pub struct Attributes {
     pub mode: u32,
     /// Bytes; 0 for what has no fixed size.
     pub size: u64,
-    /// A number for the path.
+    /// A number of its own, if it is in the tree.
     pub inode: u64,
+    /// Names in the tree.
+    pub names: u32,
+    /// The time of the last change, in nanoseconds since the epoch.
+    pub modified_ns: u64,
     /// Device number (major in the upper byte), 0 for other kinds.
     pub device: u64,
 }
 
 impl Attributes {
-    /// Of the file at that path.
-    pub fn new(kind: Kind, permissions: u32, size: u64, path: &str) -> Self {
+    /// Without contents, and outside of the tree.
+    pub fn new(kind: Kind, permissions: u32) -> Self {
         let kind_bits = match kind {
             Kind::Regular => linux::S_IFREG,
             Kind::Directory => linux::S_IFDIR,
             Kind::Device => linux::S_IFCHR,
             Kind::Pipe => linux::S_IFIFO,
+            Kind::Link => linux::S_IFLNK,
         };
         let mode = kind_bits | permissions & 0o7777;
         Self {
             mode,
-            size,
-            inode: inode_of(path),
+            size: 0,
+            // Some programs take 0 for "deleted".
+            inode: u64::MAX,
+            names: 1,
+            modified_ns: 0,
             device: 0,
         }
     }
 
     /// Of what has no type, as Linux's event counters.
-    pub fn untyped(permissions: u32, path: &str) -> Self {
+    pub fn untyped(permissions: u32) -> Self {
         Self {
             mode: permissions,
-            ..Self::new(Kind::Regular, permissions, 0, path)
+            ..Self::new(Kind::Regular, permissions)
         }
     }
 
@@ -60,15 +70,8 @@ impl Attributes {
             linux::S_IFDIR => Kind::Directory,
             linux::S_IFCHR => Kind::Device,
             linux::S_IFIFO => Kind::Pipe,
+            linux::S_IFLNK => Kind::Link,
             _ => Kind::Regular,
         }
     }
-}
-
-/// FNV-1a of the path: stable, and never 0, which some programs take for "deleted".
-fn inode_of(path: &str) -> u64 {
-    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    hash.max(1)
 }

@@ -1,6 +1,5 @@
 //! The devices: names and numbers.
 
-use super::attributes::{Attributes, Kind};
 use crate::{vm, zerocopy};
 
 /// The devices.
@@ -28,17 +27,10 @@ pub(super) const DEVICES: &[(&str, Device, u64)] = &[
     (vm::DEVICE, Device::Kvm, 0x0ae8),
 ];
 
-/// Permissions of devices.
-const DEVICE_PERMISSIONS: u32 = 0o666;
-
 impl Device {
-    /// What `stat` says about it.
-    pub fn attributes(self, path: &str) -> Attributes {
+    /// Its number (major in the upper byte).
+    pub fn number(self) -> u64 {
         let is_it = |&&(_, device, _): &&(_, Self, _)| device == self;
-        let number = DEVICES.iter().find(is_it).map_or(0, |&(.., number)| number);
-        Attributes {
-            device: number,
-            ..Attributes::new(Kind::Device, DEVICE_PERMISSIONS, 0, path)
-        }
+        DEVICES.iter().find(is_it).map_or(0, |&(.., number)| number)
     }
 }

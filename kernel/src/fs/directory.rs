@@ -1,35 +1,31 @@
 //! Directory entries, as `getdents64` has them.
 
-use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as linux;
 
 use super::attributes::Kind;
-use super::tmp;
-use super::tree;
+use super::inode::{Directory, FIRST_PLACE, Inode};
 use crate::errno::Errno;
 use crate::user_memory::UserBytes;
 
-/// Writes the entries of the directory at `path` from place `first` on. Returns how many bytes, and the place behind the
-/// last one written.
+/// Writes the entries of the directory from place `first` on. Returns how many bytes, and the place behind the last one written.
 ///
 /// # Errors
 /// EINVAL when not even one entry fits, EFAULT.
-pub(super) fn read(path: &str, first: u64, to: UserBytes) -> Result<(usize, u64), Errno> {
+pub(super) fn read(
+    inode: &Arc<Inode>,
+    directory: &Directory,
+    first: u64,
+    to: UserBytes,
+) -> Result<(usize, u64), Errno> {
     let mut listing = Listing {
         bytes: Vec::new(),
         room: to.len,
         next: first,
     };
-    let dots = [".", ".."].map(|name| (String::from(name), Kind::Directory));
-    let fixed = dots.into_iter().chain(tree::children(path));
-    let start = usize::try_from(first).unwrap_or(usize::MAX);
-    let all_fit = (0..)
-        .zip(fixed)
-        .skip(start)
-        .all(|(place, (name, kind))| listing.add(place, &name, kind))
-        && (path != tmp::DIRECTORY || listing.add_files(first));
+    let all_fit = listing.add_dots(inode, directory) && listing.add_names(directory);
     if listing.bytes.is_empty() && !all_fit {
         return Err(Errno::EINVAL);
     }
@@ -46,8 +42,8 @@ struct Listing {
 
 impl Listing {
     /// False when it does not fit.
-    fn add(&mut self, place: u64, name: &str, kind: Kind) -> bool {
-        let entry = directory_entry(name, kind, place + 1);
+    fn add(&mut self, place: u64, name: &str, inode: &Inode) -> bool {
+        let entry = directory_entry(name, inode, place + 1);
         let fits = self.bytes.len() + entry.len() <= self.room;
         if fits {
             self.bytes.extend_from_slice(&entry);
@@ -56,17 +52,24 @@ impl Listing {
         fits
     }
 
-    /// Adds the files in memory from place `first` on; false when not all fit.
-    fn add_files(&mut self, first: u64) -> bool {
-        let mut first = first.max(tmp::FIRST_PLACE);
+    /// Adds the directory itself and the one above it.
+    fn add_dots(&mut self, inode: &Arc<Inode>, directory: &Directory) -> bool {
+        let above = directory.above().unwrap_or_else(|| inode.clone());
+        let dots = (0..FIRST_PLACE).zip([(".", inode), ("..", &above)]);
+        let first = self.next;
+        let mut rest = dots.filter(|(place, _)| *place >= first);
+        rest.all(|(place, (name, inode))| self.add(place, name, inode))
+    }
+
+    /// Adds the names; false when not all fit.
+    fn add_names(&mut self, directory: &Directory) -> bool {
         loop {
-            let some = tmp::names_from(first);
-            let Some((last, _)) = some.last() else {
+            let some = directory.listed_from(self.next);
+            if some.is_empty() {
                 return true;
-            };
-            first = last + 1;
-            let mut files = some.iter();
-            if !files.all(|(place, name)| self.add(*place, name, Kind::Regular)) {
+            }
+            let mut names = some.iter();
+            if !names.all(|listed| self.add(listed.place, &listed.name, &listed.inode)) {
                 return false;
             }
         }
@@ -74,16 +77,18 @@ impl Listing {
 }
 
 /// One `struct linux_dirent64`: inode, next offset, length, type, name, padded to 8.
-fn directory_entry(name: &str, kind: Kind, next: u64) -> Vec<u8> {
-    let kind = match kind {
+fn directory_entry(name: &str, inode: &Inode, next: u64) -> Vec<u8> {
+    let about = inode.attributes();
+    let kind = match about.kind() {
         Kind::Regular => linux::DT_REG,
         Kind::Directory => linux::DT_DIR,
         Kind::Device => linux::DT_CHR,
         Kind::Pipe => linux::DT_FIFO,
+        Kind::Link => linux::DT_LNK,
     };
     let len = (19 + name.len() + 1).next_multiple_of(8);
     let mut entry = Vec::with_capacity(len);
-    entry.extend_from_slice(&1u64.to_ne_bytes());
+    entry.extend_from_slice(&about.inode.to_ne_bytes());
     entry.extend_from_slice(&next.to_ne_bytes());
     entry.extend_from_slice(&(len as u16).to_ne_bytes());
     entry.push(kind as u8);

@@ -8,6 +8,7 @@ use linux_raw_sys::general as linux;
 
 use super::attributes::Attributes;
 use super::device::Device;
+use super::inode::Inode;
 use super::node::Node;
 use super::pseudo::Pseudo;
 use super::transfer::{copy_in, copy_out, zero_out};
@@ -17,6 +18,7 @@ use crate::errno::Errno;
 use crate::mm::file::Copy;
 use crate::random;
 use crate::sync::Mutex;
+use crate::time;
 use crate::user_memory::UserBytes;
 use crate::vm;
 use crate::zerocopy::Service;
@@ -49,7 +51,8 @@ pub enum Whence {
 pub struct OpenFile {
     _share: Share<MOST_OPEN>,
     pub(super) node: Node,
-    path: String,
+    /// What it is in the tree, or would be if it had a name.
+    inode: Option<Arc<Inode>>,
     access: u32,
     nonblocking: AtomicBool,
     appending: AtomicBool,
@@ -64,7 +67,7 @@ struct Cursor {
 }
 
 impl OpenFile {
-    /// Opened without a path. `access` is `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
+    /// Of what is not in the tree. `access` is `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
     ///
     /// # Errors
     /// ENFILE when too many files are open.
@@ -72,10 +75,10 @@ impl OpenFile {
         Ok(Arc::new(Self::bare(node, access)?))
     }
 
-    /// The same, of the file at `path`.
-    pub(super) fn at_path(node: Node, access: u32, path: String) -> Result<Arc<Self>, Errno> {
+    /// The same, of what `inode` is.
+    pub(super) fn of_inode(node: Node, access: u32, inode: Arc<Inode>) -> Result<Arc<Self>, Errno> {
         let mut file = Self::bare(node, access)?;
-        file.path = path;
+        file.inode = Some(inode);
         Ok(Arc::new(file))
     }
 
@@ -83,7 +86,7 @@ impl OpenFile {
         Ok(Self {
             _share: OPEN_FILES.take(1).ok_or(Errno::ENFILE)?,
             node,
-            path: String::new(),
+            inode: None,
             access,
             nonblocking: AtomicBool::new(false),
             appending: AtomicBool::new(false),
@@ -100,7 +103,7 @@ impl OpenFile {
         match &self.node {
             Node::PipeReader(pipe) => pipe.read(to, self.is_nonblocking()),
             Node::Event(event) => event.read(to, self.is_nonblocking()),
-            Node::Static(_) | Node::Memory(_) | Node::Stored(_) | Node::Pseudo(_) => {
+            Node::Memory(_) | Node::Stored(_) | Node::Pseudo(_) => {
                 let offset = self.cursor.lock().offset;
                 let count = self.read_at(to, offset)?;
                 self.cursor.lock().offset = offset + count as u64;
@@ -114,9 +117,8 @@ impl OpenFile {
     pub fn read_at(&self, to: UserBytes, offset: u64) -> Result<usize, Errno> {
         self.may_read()?;
         match &self.node {
-            Node::Static(file) => copy_out(to, from_offset(file.data, offset)),
-            Node::Memory(regular) => regular::read(&regular.file, Copy::InMemory, offset, to),
-            Node::Stored(regular) => regular::read(&regular.file, Copy::Stored, offset, to),
+            Node::Memory(file) => regular::read(file, Copy::InMemory, offset, to),
+            Node::Stored(file) => regular::read(file, Copy::Stored, offset, to),
             Node::Pseudo(pseudo) => {
                 let text = self.text(*pseudo, offset)?;
                 copy_out(to, from_offset(text.as_bytes(), offset))
@@ -154,10 +156,11 @@ impl OpenFile {
             }
             Node::PipeWriter(pipe) => pipe.write(from, self.is_nonblocking()),
             Node::Event(event) => event.write(from, self.is_nonblocking()),
-            Node::Memory(regular) => {
+            Node::Memory(file) => {
                 let offset = self.cursor.lock().offset;
-                let (count, end) = regular::write(&regular.file, self.place(offset), from)?;
+                let (count, end) = regular::write(file, self.place(offset), from)?;
                 self.cursor.lock().offset = end;
+                self.note_change();
                 Ok(count)
             }
             _ => Err(Errno::EINVAL),
@@ -184,8 +187,9 @@ impl OpenFile {
     pub fn write_at(&self, from: UserBytes, offset: u64) -> Result<usize, Errno> {
         match &self.node {
             Node::Memory(_) if self.access == linux::O_RDONLY => Err(Errno::EBADF),
-            Node::Memory(regular) => {
-                let (count, _) = regular::write(&regular.file, self.place(offset), from)?;
+            Node::Memory(file) => {
+                let (count, _) = regular::write(file, self.place(offset), from)?;
+                self.note_change();
                 Ok(count)
             }
             Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
@@ -196,8 +200,7 @@ impl OpenFile {
     /// Moves the offset. Returns the new one.
     pub fn seek(&self, by: i64, whence: Whence) -> Result<usize, Errno> {
         let end = match &self.node {
-            Node::Static(file) => file.data.len() as i64,
-            Node::Memory(regular) | Node::Stored(regular) => regular.file.size() as i64,
+            Node::Memory(file) | Node::Stored(file) => file.size() as i64,
             Node::PipeReader(_) | Node::PipeWriter(_) | Node::Device(Device::Console) => {
                 return Err(Errno::ESPIPE);
             }
@@ -221,11 +224,10 @@ impl OpenFile {
 
     /// Writes directory entries from the present offset on, as `getdents64` has them.
     pub fn read_directory(&self, to: UserBytes) -> Result<usize, Errno> {
-        let Node::Directory = self.node else {
-            return Err(Errno::ENOTDIR);
-        };
+        let inode = self.directory().ok_or(Errno::ENOTDIR)?;
+        let directory = inode.directory().ok_or(Errno::ENOTDIR)?;
         let first = self.cursor.lock().offset;
-        let (count, next) = directory::read(&self.path, first, to)?;
+        let (count, next) = directory::read(inode, directory, first, to)?;
         self.cursor.lock().offset = next;
         Ok(count)
     }
@@ -259,12 +261,29 @@ impl OpenFile {
 
     /// What `stat` says.
     pub fn attributes(&self) -> Attributes {
-        self.node.attributes(&self.path)
+        match &self.inode {
+            Some(inode) => inode.attributes(),
+            None => self.node.attributes(),
+        }
     }
 
-    /// Its path, if it is a directory.
-    pub fn directory_path(&self) -> Option<String> {
-        matches!(self.node, Node::Directory).then(|| self.path.clone())
+    /// What it is in the tree.
+    pub const fn inode(&self) -> Option<&Arc<Inode>> {
+        self.inode.as_ref()
+    }
+
+    /// The same, if it is a directory.
+    pub fn directory(&self) -> Option<&Arc<Inode>> {
+        self.inode
+            .as_ref()
+            .filter(|inode| inode.directory().is_some())
+    }
+
+    /// Its bytes have changed.
+    pub(super) fn note_change(&self) {
+        if let Some(inode) = &self.inode {
+            inode.set_modified(time::realtime_ns());
+        }
     }
 
     /// Whether it was opened for reading only.

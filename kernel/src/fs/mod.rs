@@ -1,7 +1,7 @@
 //! Files: console, initramfs, devices, pseudo files, pipes, event counters, virtual machines, and files in memory.
 //!
-//! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Only in `/tmp` can files
-//! be made and removed; they live in memory and can be mapped (`mm::file`).
+//! The tree of names is in memory, and begins with what the initramfs holds, devices and pseudo files. Programs change it as they like, but for
+//! the pseudo files. The bytes of files are in memory, too, and can be mapped (`mm::file`).
 //!
 //! It may not know system calls, torture or benches.
 
@@ -11,27 +11,32 @@ mod device;
 mod directory;
 mod eventfd;
 mod file;
+mod inode;
 mod irqoff;
 mod machine;
 mod node;
 mod open;
+mod path;
 mod pipe;
 mod pseudo;
 mod regular;
 mod table;
-mod tmp;
 mod transfer;
 mod tree;
 mod vm_file;
 
-pub use attributes::{Attributes, Kind};
+pub use attributes::Attributes;
 pub use eventfd::{Reading, new_event};
 pub use file::{OpenFile, Whence};
-pub use open::{OpenRequest, executable, open, remove, set_size};
+pub use inode::Inode;
+pub use open::{OpenRequest, executable, new_memory_file, open, set_size};
+pub use path::{LastLink, Path};
 pub use pipe::new_pipe;
 pub use pseudo::{CALLS, CPU_COMMAND, Calls};
 pub use regular::Mappable;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
-pub use tmp::new_memory_file;
-pub use tree::{attributes, join, normalise, read_link};
+pub use tree::{
+    NewName, add_name, attributes, find_directory, inode, make, make_directory, make_link, path_of,
+    read_link, remove, remove_directory, rename, root,
+};
 pub use vm_file::new_vm_file;

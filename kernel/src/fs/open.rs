@@ -1,5 +1,6 @@
 //! Opening files, and finding programs.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
@@ -7,13 +8,21 @@ use linux_raw_sys::general as linux;
 
 use super::device::Device;
 use super::file::OpenFile;
+use super::inode::{Inode, Regular, What};
 use super::node::Node;
-use super::tmp;
-use super::tree::{self, normalise};
+use super::path::{Found, LastLink, Path};
+use super::tree;
 use crate::errno::Errno;
-use crate::task::Process;
+use crate::mm::MemoryFile;
+use crate::time;
 use crate::vm;
 use crate::zerocopy::ServiceHandle;
+
+/// Longest name of a file without one in the tree: what remains of the longest after Linux's prefix.
+const MEMFD_NAME_MAX: usize = 249;
+
+/// Permissions of a file that was made without a name.
+const MEMFD_PERMISSIONS: u32 = 0o777;
 
 /// How a file is to be opened.
 #[derive(Clone, Copy, Debug)]
@@ -41,85 +50,137 @@ impl OpenRequest {
     fn writes(self) -> bool {
         self.flags & linux::O_ACCMODE != linux::O_RDONLY
     }
+
+    fn last_link(self) -> LastLink {
+        match self.has(linux::O_NOFOLLOW) || self.has(linux::O_CREAT | linux::O_EXCL) {
+            true => LastLink::Stay,
+            false => LastLink::Follow,
+        }
+    }
 }
 
-/// Opens what is there, or a new file in `/tmp` with these permissions.
-pub fn open(
-    process: &Process,
-    path: &str,
-    request: OpenRequest,
-    permissions: u32,
-) -> Result<Arc<OpenFile>, Errno> {
-    let mut path = normalise(path);
-    if tree::is_exe_link(&path) {
-        path = String::from(&*process.exe());
+/// Opens what is there, or a new file with these permissions.
+pub fn open(path: &Path, request: OpenRequest, permissions: u32) -> Result<Arc<OpenFile>, Errno> {
+    if request.has(linux::O_TMPFILE) {
+        return open_unnamed(path, request, permissions);
     }
-    let node = match tree::lookup(&path) {
-        Err(Errno::ENOENT) if request.creates() => create(&path, request, permissions)?,
-        Ok(_) if request.has(linux::O_CREAT | linux::O_EXCL) => return Err(Errno::EEXIST),
-        other => other?,
+    let found = path.walk(request.last_link())?;
+    let (inode, is_new) = match found.inode {
+        Some(_) if request.has(linux::O_CREAT | linux::O_EXCL) => return Err(Errno::EEXIST),
+        Some(inode) => (inode, false),
+        None if request.creates() => create(&found, request, permissions)?,
+        None => return Err(Errno::ENOENT),
     };
-    let node = match node {
-        Node::Device(Device::ZeroCopy) => Node::ZeroCopy(ServiceHandle::new()),
-        Node::Device(Device::Kvm) if !vm::is_supported() => return Err(Errno::ENODEV),
-        Node::Device(Device::Kvm) => Node::Kvm(vm::Object::System),
-        other => other,
-    };
+    if inode.target().is_some() {
+        return Err(Errno::ELOOP);
+    }
+    let node = node_of(&inode)?;
     match &node {
-        Node::Directory if request.writes() => return Err(Errno::EISDIR),
+        Node::Directory if request.writes() || request.creates() => return Err(Errno::EISDIR),
         Node::Directory => {}
         _ if request.has(linux::O_DIRECTORY) => return Err(Errno::ENOTDIR),
-        Node::Static(_) if request.writes() => return Err(Errno::EROFS),
         Node::Pseudo(p) if request.writes() && p.permissions() & 0o222 == 0 => {
             return Err(Errno::EACCES);
         }
-        Node::Memory(regular) if request.writes() && request.has(linux::O_TRUNC) => {
-            regular.file.change().set_size(0)?;
+        Node::Memory(file) if request.writes() && request.has(linux::O_TRUNC) && !is_new => {
+            file.change().set_size(0)?;
+            inode.set_modified(time::realtime_ns());
         }
         _ => {}
     }
-    let file = OpenFile::at_path(node, request.flags & linux::O_ACCMODE, path)?;
+    opened(node, inode, request)
+}
+
+fn opened(node: Node, inode: Arc<Inode>, request: OpenRequest) -> Result<Arc<OpenFile>, Errno> {
+    let file = OpenFile::of_inode(node, request.flags & linux::O_ACCMODE, inode)?;
     file.set_nonblocking(request.has(linux::O_NONBLOCK));
     file.set_appending(request.has(linux::O_APPEND));
     Ok(file)
 }
 
-fn create(path: &str, request: OpenRequest, permissions: u32) -> Result<Node, Errno> {
-    match tmp::create(path, permissions) {
-        // Another thread was quicker.
-        Err(Errno::EEXIST) if !request.has(linux::O_EXCL) => tree::lookup(path),
-        made => made.map(Node::Memory),
+/// A file without a name (`O_TMPFILE`), for a directory that must be there.
+fn open_unnamed(
+    path: &Path,
+    request: OpenRequest,
+    permissions: u32,
+) -> Result<Arc<OpenFile>, Errno> {
+    if !request.writes() {
+        return Err(Errno::EINVAL);
     }
+    let directory = tree::find_directory(path)?;
+    let name = format!("{}/(deleted)", tree::path_of(&directory)?);
+    let inode = new_file(name, permissions)?;
+    opened(node_of(&inode)?, inode, request)
 }
 
-/// Takes a name away: of a file in `/tmp`.
-pub fn remove(path: &str) -> Result<(), Errno> {
-    let path = normalise(path);
-    match tree::lookup(&path)? {
-        Node::Memory(_) => tmp::remove(&path),
-        Node::Directory => Err(Errno::EISDIR),
-        _ => Err(Errno::EROFS),
+/// A new file, unless another thread was quicker; whether it is new.
+fn create(
+    found: &Found,
+    request: OpenRequest,
+    permissions: u32,
+) -> Result<(Arc<Inode>, bool), Errno> {
+    let made = new_file(Path::from_root(found)?, permissions)?;
+    let inode = tree::create(found, made.clone())?;
+    let is_new = Arc::ptr_eq(&inode, &made);
+    if !is_new && request.has(linux::O_EXCL) {
+        return Err(Errno::EEXIST);
     }
+    Ok((inode, is_new))
 }
 
-/// Cuts the file at the path or makes it longer: one in `/tmp`.
-pub fn set_size(path: &str, size: u64) -> Result<(), Errno> {
-    match tree::lookup(&normalise(path))? {
-        Node::Memory(regular) => Ok(regular.file.change().set_size(size)?),
-        Node::Directory => Err(Errno::EISDIR),
-        Node::Static(_) => Err(Errno::EROFS),
+fn new_file(name: String, permissions: u32) -> Result<Arc<Inode>, Errno> {
+    let inode = Inode::new(What::Regular(Regular::new(name, &[])), permissions)?;
+    // Fails here rather than at the first use.
+    inode.file().transpose()?;
+    Ok(inode)
+}
+
+fn node_of(inode: &Inode) -> Result<Node, Errno> {
+    Ok(match &inode.what {
+        What::Device(Device::ZeroCopy) => Node::ZeroCopy(ServiceHandle::new()),
+        What::Device(Device::Kvm) if !vm::is_supported() => return Err(Errno::ENODEV),
+        What::Device(Device::Kvm) => Node::Kvm(vm::Object::System),
+        What::Device(device) => Node::Device(*device),
+        What::Pseudo(pseudo) => Node::Pseudo(*pseudo),
+        What::Directory(_) => Node::Directory,
+        What::Regular(regular) => Node::Memory(regular.file()?),
+        What::Link(_) | What::ProgramLink => return Err(Errno::ELOOP),
+    })
+}
+
+/// Cuts the file at the path or makes it longer.
+pub fn set_size(path: &Path, size: u64) -> Result<(), Errno> {
+    let inode = path.find(LastLink::Follow)?;
+    match &inode.what {
+        What::Regular(regular) => {
+            regular.file()?.change().set_size(size)?;
+            inode.set_modified(time::realtime_ns());
+            Ok(())
+        }
+        What::Directory(_) => Err(Errno::EISDIR),
         _ => Err(Errno::EINVAL),
     }
 }
 
-/// The program at that path: its absolute path and its bytes.
-pub fn executable(process: &Process, path: &str) -> Result<(String, &'static [u8]), Errno> {
-    let mut path = normalise(path);
-    if tree::is_exe_link(&path) {
-        path = String::from(&*process.exe());
+/// The program at that path: its absolute path and its file.
+///
+/// # Errors
+/// EACCES for what is no executable file, else as [`tree::attributes`].
+pub fn executable(path: &Path) -> Result<(String, Arc<MemoryFile>), Errno> {
+    let found = path.walk(LastLink::Follow)?;
+    let inode = found.inode.as_ref().ok_or(Errno::ENOENT)?;
+    let file = inode.file().filter(|_| inode.is_executable());
+    Ok((Path::from_root(&found)?, file.ok_or(Errno::EACCES)??))
+}
+
+/// A file without a name in the tree (`memfd_create`), open for reading and writing.
+///
+/// # Errors
+/// EINVAL for too long a name, ENFILE when too many files are open, ENOSPC for too many in memory.
+pub fn new_memory_file(name: &str) -> Result<Arc<OpenFile>, Errno> {
+    if name.len() > MEMFD_NAME_MAX {
+        return Err(Errno::EINVAL);
     }
-    match tree::lookup(&path)? {
-        Node::Static(file) if file.mode & 0o111 != 0 => Ok((path, file.data)),
-        _ => Err(Errno::EACCES),
-    }
+    let inode = new_file(format!("/memfd:{name} (deleted)"), MEMFD_PERMISSIONS)?;
+    OpenFile::of_inode(node_of(&inode)?, linux::O_RDWR, inode)
 }

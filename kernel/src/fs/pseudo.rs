@@ -8,7 +8,6 @@ use core::ops::Range;
 use shootdown::{CpuId, Policy};
 use spin::Once;
 
-use super::tree::is_below;
 use super::{irqoff, machine};
 use crate::addr::PAGE_BYTES;
 use crate::backtrace;
@@ -17,9 +16,10 @@ use crate::cpu_stage;
 use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::latency;
+use crate::mm::vma::Area;
 use crate::mm::{self, AreaKind, FirstWrites};
 use crate::platform::SHOOTDOWN;
-use crate::task::{self, Process};
+use crate::task;
 
 /// What a pseudo file shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +57,6 @@ pub(super) enum Pseudo {
     /// The reading process's program name.
     Comm,
 }
-
-/// Room for this many lines with the name of the program, in `maps`.
-const EXE_LINES: usize = 16;
 
 /// Path, and what it shows.
 const FILES: &[(&str, Pseudo)] = &[
@@ -102,33 +99,12 @@ pub struct Calls {
 /// Does what was written to the file of the calls, and has what is read from it.
 pub static CALLS: Once<Calls> = Once::new();
 
-/// The paths of all files that this machine has.
-pub(super) fn paths() -> impl Iterator<Item = String> {
-    let cpus = leaving_cpus().map(|cpu| format!("{CPU}{cpu}{ONLINE}"));
-    FILES.iter().map(|(path, _)| (*path).into()).chain(cpus)
-}
-
-/// The file at that path.
-pub(super) fn find(path: &str) -> Option<Pseudo> {
-    if let Some((_, pseudo)) = FILES.iter().find(|(known, _)| *known == path) {
-        return Some(*pseudo);
-    }
-    let cpu = cpu_of(path.strip_suffix(ONLINE)?)?;
-    Some(Pseudo::CpuOnline(CpuId::new(cpu)))
-}
-
-/// Does the path lead to such files?
-pub(super) fn is_directory(path: &str) -> bool {
-    FILES.iter().any(|(known, _)| is_below(path, known)) || cpu_of(path).is_some()
-}
-
-/// The CPU that has that directory.
-fn cpu_of(directory: &str) -> Option<u32> {
-    let number = directory.strip_prefix(CPU)?;
-    // There is one way to write it.
-    let is_plain = !number.starts_with(['0', '+']);
-    let cpu = number.parse().ok().filter(|_| is_plain)?;
-    leaving_cpus().contains(&cpu).then_some(cpu)
+/// All files that this machine has, by their paths.
+pub(super) fn files() -> impl Iterator<Item = (String, Pseudo)> {
+    let online = |cpu| Pseudo::CpuOnline(CpuId::new(cpu));
+    let cpus = leaving_cpus().map(move |cpu| (format!("{CPU}{cpu}{ONLINE}"), online(cpu)));
+    let fixed = FILES.iter().map(|&(path, pseudo)| (path.into(), pseudo));
+    fixed.chain(cpus)
 }
 
 /// The CPUs that may leave: all of this machine but CPU 0.
@@ -238,9 +214,13 @@ fn maps(out: &mut String) -> fmt::Result {
         return Ok(());
     };
     let areas = space.areas().map_err(|_| fmt::Error)?;
-    let exe = task::current().process().exe();
     // A program may have megabytes of areas: this much may be refused.
-    let bytes = areas.len() * LINE_BYTES + exe.len() * EXE_LINES;
+    let name_bytes = |area: &Area| {
+        area.kind
+            .shown()
+            .map_or(0, |shown| shown.file().name().len())
+    };
+    let bytes = areas.iter().map(|area| LINE_BYTES + name_bytes(area)).sum();
     out.try_reserve_exact(bytes).map_err(|_| fmt::Error)?;
     for area in &areas {
         let line = format!(
@@ -248,20 +228,15 @@ fn maps(out: &mut String) -> fmt::Result {
             area.range.start(),
             area.range.end(),
             area.prot,
-            if area.kind.is_mapped_shared() {
-                's'
-            } else {
-                'p'
-            },
+            if area.kind.is_shared() { 's' } else { 'p' },
         );
-        let name = match area.kind {
-            AreaKind::Image => &*exe,
+        let name = match &area.kind {
             AreaKind::Heap => "[heap]",
             AreaKind::Stack => "[stack]",
             AreaKind::Shared(_) => "/dev/zero (deleted)",
-            AreaKind::SharedFile(_) | AreaKind::PrivateFile(_) => "/tmp/file",
+            AreaKind::SharedFile(shown) | AreaKind::PrivateFile(shown) => shown.file().name(),
             AreaKind::Guests(_) => "[zerocopy]",
-            AreaKind::Anonymous | AreaKind::File | AreaKind::FixedFile => "",
+            AreaKind::Anonymous => "",
         };
         // Names start in the column where Linux puts them.
         writeln!(out, "{}", format!("{line:<72} {name}").trim_end())?;
@@ -304,9 +279,4 @@ impl fmt::Display for Ranges {
         }
         Ok(())
     }
-}
-
-/// What the link `/proc/self/exe` names.
-pub(super) fn exe_link(process: &Process) -> String {
-    String::from(&*process.exe())
 }

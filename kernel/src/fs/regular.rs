@@ -21,8 +21,6 @@ const PIECE_BYTES: usize = 512;
 /// What a mapping of a file shows.
 #[derive(Clone, Debug)]
 pub enum Mappable {
-    /// These bytes, and zeroes after them.
-    Bytes(&'static [u8]),
     /// The pages of this file.
     Pages(Arc<MemoryFile>),
     /// Zeroes.
@@ -35,8 +33,7 @@ impl OpenFile {
     /// What `mmap` of it shows.
     pub fn mappable(&self) -> Result<Mappable, Errno> {
         match &self.node {
-            Node::Static(file) => Ok(Mappable::Bytes(file.data)),
-            Node::Memory(regular) => Ok(Mappable::Pages(regular.file.clone())),
+            Node::Memory(file) => Ok(Mappable::Pages(file.clone())),
             Node::Device(Device::Zero) => Ok(Mappable::Zeroes),
             Node::Kvm(vm::Object::Vcpu(vcpu)) => Ok(Mappable::Shared(vcpu.run_page())),
             Node::Directory => Err(Errno::EACCES),
@@ -47,17 +44,37 @@ impl OpenFile {
     /// Cuts it or makes it longer; EINVAL for what is no file in memory, or not open for writing.
     pub fn set_size(&self, size: u64) -> Result<(), Errno> {
         match &self.node {
-            Node::Memory(regular) if !self.is_read_only() => {
-                Ok(regular.file.change().set_size(size)?)
+            Node::Memory(file) if !self.is_read_only() => {
+                file.change().set_size(size)?;
+                self.note_change();
+                Ok(())
             }
             _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Makes it at least so long.
+    ///
+    /// # Errors
+    /// EBADF if it is not open for writing, ENODEV for what is no file in memory, EFBIG, ENOMEM.
+    pub fn reserve(&self, end: u64) -> Result<(), Errno> {
+        match &self.node {
+            Node::Memory(_) if self.is_read_only() => Err(Errno::EBADF),
+            Node::Memory(file) => {
+                let change = file.change();
+                if change.size() < end {
+                    change.set_size(end)?;
+                }
+                Ok(())
+            }
+            _ => Err(Errno::ENODEV),
         }
     }
 
     /// Stores what was written to it since the last time. Only files in memory keep anything back.
     pub fn sync(&self) -> Result<(), Errno> {
         match &self.node {
-            Node::Memory(regular) => Ok(regular.file.sync(PageRange::WHOLE)?),
+            Node::Memory(file) => Ok(file.sync(PageRange::WHOLE)?),
             _ => Ok(()),
         }
     }
@@ -65,7 +82,7 @@ impl OpenFile {
     /// A file to read what syncs have stored of this one; ENOTTY for what is no file in memory.
     pub fn stored(&self) -> Result<Arc<Self>, Errno> {
         match &self.node {
-            Node::Memory(regular) => Self::new(Node::Stored(regular.clone()), linux::O_RDONLY),
+            Node::Memory(file) => Self::new(Node::Stored(file.clone()), linux::O_RDONLY),
             _ => Err(Errno::ENOTTY),
         }
     }

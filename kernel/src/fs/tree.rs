@@ -1,148 +1,376 @@
-//! The tree of names: initramfs, devices, pseudo files, and the directories that lead to them.
+//! The tree of names, in memory: at first what came with the kernel, its devices and its pseudo files.
+//!
+//! Everything can be changed but directories of pseudo files. Names are found under the lock of their directory; whoever changes some holds [`CHANGES`],
+//! too, so that a directory that is moved or removed stays where it is meanwhile.
 
-use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 
 use linux_raw_sys::general as linux;
+use spin::Once;
 
-use super::attributes::{Attributes, Kind};
+use super::attributes::Attributes;
 use super::device::DEVICES;
-use super::node::Node;
+use super::inode::{Directory, Inode, Regular, What, pseudo_file};
+use super::path::{Found, LastLink, Path};
 use super::pseudo;
-use super::tmp;
 use crate::errno::Errno;
+use crate::exec::cpio::Entry;
 use crate::exec::initramfs;
-use crate::task::Process;
+use crate::sync::Mutex;
 
-/// A link to the program of the reading process.
-const EXE_LINK: &str = "/proc/self/exe";
+/// Permissions of directories that no archive says anything about.
+const DIRECTORY_PERMISSIONS: u32 = 0o755;
+/// Permissions of links.
+const LINK_PERMISSIONS: u32 = 0o777;
+const DEVICE_PERMISSIONS: u32 = 0o666;
 
-/// Directories that exist without holding anything.
-const EMPTY_DIRECTORIES: &[&str] = &["/", "/dev", "/proc", "/sys", tmp::DIRECTORY];
+/// Directories that are always there, and whether programs may change something in them.
+const DIRECTORIES: &[(&str, bool)] = &[
+    ("/dev", true),
+    ("/dev/shm", true),
+    ("/proc", false),
+    ("/sys", false),
+    ("/tmp", true),
+];
 
-/// An absolute path without empty, `.` and `..` components; relative ones start at the root.
-pub fn normalise(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
+static ROOT: Once<Arc<Inode>> = Once::new();
+
+/// Held by who changes names. Leaves under it: the locks of directories.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+/// The root directory.
+pub fn root() -> Arc<Inode> {
+    ROOT.get().expect("made at boot").clone()
 }
 
-/// A path relative to a directory.
-pub fn join(directory: &str, path: &str) -> String {
-    format!("{directory}/{path}")
-}
-
-/// What `stat` says about the path. Links are followed.
-pub fn attributes(path: &str) -> Result<Attributes, Errno> {
-    let path = normalise(path);
-    if path == EXE_LINK {
-        return attributes(&crate::task::current().process().exe());
+/// Makes the tree. Called once at boot, before the first program; there is a heap.
+///
+/// # Errors
+/// ENOSPC when too many files came with the kernel.
+pub fn make() -> Result<(), Errno> {
+    let root = Inode::new(
+        What::Directory(Directory::new(false)),
+        DIRECTORY_PERMISSIONS,
+    )?;
+    root.count_name(true);
+    ROOT.call_once(|| root);
+    for &(path, may_change) in DIRECTORIES {
+        directory_at(path, !may_change)?;
     }
-    Ok(lookup(&path)?.attributes(&path))
-}
-
-/// What the path is. Links are not followed.
-pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
-    if let Some(&(_, device, _)) = DEVICES.iter().find(|(name, ..)| *name == path) {
-        return Ok(Node::Device(device));
-    }
-    if let Some(pseudo) = pseudo::find(path) {
-        return Ok(Node::Pseudo(pseudo));
-    }
-    if let Some(file) = initramfs::find(path) {
-        match file.mode & linux::S_IFMT {
-            linux::S_IFREG => return Ok(Node::Static(file)),
-            linux::S_IFDIR => return Ok(Node::Directory),
+    for entry in initramfs::list() {
+        match core::str::from_utf8(entry.name) {
+            Ok(name) if !name.is_empty() => add_entry(name, &entry)?,
             _ => {}
         }
     }
-    if let Some(regular) = tmp::find(path) {
-        return Ok(Node::Memory(regular));
+    for &(path, device, _) in DEVICES {
+        add(
+            path,
+            Inode::new(What::Device(device), DEVICE_PERMISSIONS)?,
+            false,
+        )?;
     }
-    if is_directory(path) {
-        return Ok(Node::Directory);
+    for (path, pseudo) in pseudo::files() {
+        add(&path, pseudo_file(pseudo)?, true)?;
     }
-    // A file in the middle of a path tells more than that the path does not exist.
-    match path.rsplit_once('/') {
-        Some((parent, _)) if !parent.is_empty() => match lookup(parent)? {
-            Node::Directory => Err(Errno::ENOENT),
-            _ => Err(Errno::ENOTDIR),
-        },
-        _ => Err(Errno::ENOENT),
-    }
+    let program = Inode::new(What::ProgramLink, LINK_PERMISSIONS)?;
+    add("/proc/self/exe", program, true)
 }
 
-/// Is it always there, or does it lead to something?
-fn is_directory(path: &str) -> bool {
-    EMPTY_DIRECTORIES.contains(&path)
-        || DEVICES.iter().any(|(name, ..)| is_below(path, name))
-        || pseudo::is_directory(path)
-        || initramfs::has_below(path)
-}
-
-/// Is the path one of something in the directory, or further down?
-pub(super) fn is_below(directory: &str, path: &str) -> bool {
-    path.strip_prefix(directory)
-        .is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// The target of a link: EINVAL for what is none.
-pub fn read_link(process: &Process, path: &str) -> Result<String, Errno> {
-    let path = normalise(path);
-    if path == EXE_LINK {
-        return Ok(pseudo::exe_link(process));
-    }
-    lookup(&path)?;
-    Err(Errno::EINVAL)
-}
-
-/// Is this the link to the running program?
-pub(super) fn is_exe_link(path: &str) -> bool {
-    path == EXE_LINK
-}
-
-/// Names in a directory, sorted, with their kinds: those that never change, hence without the files of [`tmp`].
-pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
-    let prefix = format!("{}/", directory.trim_end_matches('/'));
-    let mut names = BTreeMap::new();
-    let mut add = |path: &str, kind: Kind| {
-        let Some(rest) = path.strip_prefix(&*prefix).filter(|rest| !rest.is_empty()) else {
-            return;
-        };
-        match rest.split_once('/') {
-            Some((first, _)) => {
-                names.insert(String::from(first), Kind::Directory);
-            }
-            None => {
-                names.entry(String::from(rest)).or_insert(kind);
-            }
+/// Adds a member of the archive.
+fn add_entry(name: &str, entry: &Entry<'static>) -> Result<(), Errno> {
+    let text = || core::str::from_utf8(entry.data).unwrap_or_default();
+    let what = match entry.mode & linux::S_IFMT {
+        linux::S_IFREG => What::Regular(Regular::new(alloc::format!("/{name}"), entry.data)),
+        linux::S_IFLNK => What::Link(Arc::from(text())),
+        linux::S_IFDIR => {
+            let directory = directory_at(name, false)?;
+            directory.set_permissions(entry.mode);
+            directory.set_modified(entry.modified_ns());
+            return Ok(());
         }
+        // The kernel has devices of its own.
+        _ => return Ok(()),
     };
-    for (path, ..) in DEVICES {
-        add(path, Kind::Device);
+    add(
+        name,
+        Inode::of_time(what, entry.mode, entry.modified_ns())?,
+        false,
+    )
+}
+
+/// Gives `inode` that path, of directories that are made if they are missing.
+fn add(path: &str, inode: Arc<Inode>, is_fixed: bool) -> Result<(), Errno> {
+    let path = path.trim_matches('/');
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let above = directory_at(above, is_fixed)?;
+    above
+        .directory()
+        .ok_or(Errno::ENOTDIR)?
+        .put(Arc::from(name), inode)?;
+    Ok(())
+}
+
+/// The directory at that path, through links; made if it is missing.
+fn directory_at(path: &str, is_fixed: bool) -> Result<Arc<Inode>, Errno> {
+    let path = path.trim_matches('/');
+    match Path::absolute(path).find(LastLink::Follow) {
+        Err(Errno::ENOENT) => {}
+        other => return other,
     }
-    for path in EMPTY_DIRECTORIES {
-        add(path, Kind::Directory);
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let above = directory_at(above, is_fixed)?;
+    let made = Inode::new(
+        What::Directory(Directory::new(is_fixed)),
+        DIRECTORY_PERMISSIONS,
+    )?;
+    put_directory(&above, Arc::from(name), made.clone())?;
+    Ok(made)
+}
+
+/// Gives the name in `above` to a directory.
+fn put_directory(above: &Arc<Inode>, name: Arc<str>, made: Arc<Inode>) -> Result<(), Errno> {
+    let names = above.directory().ok_or(Errno::ENOTDIR)?;
+    let directory = made.directory().ok_or(Errno::ENOTDIR)?;
+    directory.set_above(Some((above, name.clone())));
+    names.put(name, made.clone()).map(drop)
+}
+
+/// What `stat` says about it.
+///
+/// # Errors
+/// ENOENT, ENOTDIR, ENAMETOOLONG, ELOOP.
+pub fn attributes(path: &Path, last: LastLink) -> Result<Attributes, Errno> {
+    Ok(path.find(last)?.attributes())
+}
+
+/// What it leads to.
+///
+/// # Errors
+/// As [`attributes`].
+pub fn inode(path: &Path, last: LastLink) -> Result<Arc<Inode>, Errno> {
+    path.find(last)
+}
+
+/// Where a link leads to.
+///
+/// # Errors
+/// EINVAL for what is none, else as [`attributes`].
+pub fn read_link(path: &Path) -> Result<Arc<str>, Errno> {
+    path.find(LastLink::Stay)?.target().ok_or(Errno::EINVAL)
+}
+
+/// The directory there, as a working directory.
+///
+/// # Errors
+/// ENOTDIR, else as [`attributes`].
+pub fn find_directory(path: &Path) -> Result<Arc<Inode>, Errno> {
+    let inode = path.find(LastLink::Follow)?;
+    inode.directory().ok_or(Errno::ENOTDIR)?;
+    Ok(inode)
+}
+
+/// The path of a directory.
+///
+/// # Errors
+/// ENOENT if it was removed.
+pub fn path_of(directory: &Inode) -> Result<String, Errno> {
+    directory.directory().ok_or(Errno::ENOTDIR)?.path()
+}
+
+/// Gives a new file the name that the walk has ended at; the one that another was quicker to give it to.
+pub(super) fn create(found: &Found, inode: Arc<Inode>) -> Result<Arc<Inode>, Errno> {
+    if found.is_directory_meant {
+        return Err(Errno::EISDIR);
     }
-    pseudo::paths().for_each(|path| add(&path, Kind::Regular));
-    for entry in initramfs::list() {
-        if let Ok(name) = core::str::from_utf8(entry.name) {
-            let kind = match entry.mode & linux::S_IFMT {
-                linux::S_IFDIR => Kind::Directory,
-                _ => Kind::Regular,
-            };
-            add(&normalise(name), kind);
+    let directory = found.for_new_name()?.directory().ok_or(Errno::ENOTDIR)?;
+    let _changes = CHANGES.lock();
+    if let Some(other) = directory.get(&found.name) {
+        return Ok(other);
+    }
+    directory.put(found.name.clone(), inode.clone())?;
+    Ok(inode)
+}
+
+/// Gives a new name to what is new.
+fn create_new(path: &Path, inode: Arc<Inode>) -> Result<(), Errno> {
+    let found = path.walk(LastLink::Stay)?;
+    let above = found.for_new_name()?;
+    let names = above.directory().ok_or(Errno::ENOTDIR)?;
+    if found.is_directory_meant && inode.directory().is_none() {
+        return Err(Errno::ENOENT);
+    }
+    let _changes = CHANGES.lock();
+    if names.get(&found.name).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    match inode.directory() {
+        Some(_) => put_directory(above, found.name.clone(), inode),
+        None => names.put(found.name.clone(), inode).map(drop),
+    }
+}
+
+/// A new directory (`mkdir`).
+///
+/// # Errors
+/// EEXIST, EPERM among pseudo files, ENOSPC, else as [`attributes`].
+pub fn make_directory(path: &Path, permissions: u32) -> Result<(), Errno> {
+    let directory = What::Directory(Directory::new(false));
+    create_new(path, Inode::new(directory, permissions)?)
+}
+
+/// A new link to `target`, which need not be there.
+///
+/// # Errors
+/// As [`make_directory`].
+pub fn make_link(target: &str, path: &Path) -> Result<(), Errno> {
+    let link = What::Link(Arc::from(target));
+    create_new(path, Inode::new(link, LINK_PERMISSIONS)?)
+}
+
+/// One more name for what `from` leads to.
+///
+/// # Errors
+/// EPERM for a directory, else as [`make_directory`].
+pub fn add_name(from: &Path, last: LastLink, to: &Path) -> Result<(), Errno> {
+    let inode = from.find(last)?;
+    match inode.directory() {
+        Some(_) => Err(Errno::EPERM),
+        None => create_new(to, inode),
+    }
+}
+
+/// Takes a name away, but of a directory.
+///
+/// # Errors
+/// EISDIR, EPERM among pseudo files, else as [`attributes`].
+pub fn remove(path: &Path) -> Result<(), Errno> {
+    let found = path.walk(LastLink::Stay)?;
+    if found.name.is_empty() {
+        return Err(Errno::EISDIR);
+    }
+    take(&found, |inode| match inode.directory() {
+        Some(_) => Err(Errno::EISDIR),
+        None => Ok(()),
+    })
+}
+
+/// Takes the name of an empty directory away.
+///
+/// # Errors
+/// ENOTDIR, ENOTEMPTY, EBUSY for the root, EINVAL for one that ends with `.`, else as [`remove`].
+pub fn remove_directory(path: &Path) -> Result<(), Errno> {
+    let found = path.walk(LastLink::Stay)?;
+    if found.name.is_empty() {
+        let is_root = Arc::ptr_eq(&found.directory, &root());
+        return Err(if is_root { Errno::EBUSY } else { Errno::EINVAL });
+    }
+    take(&found, |inode| {
+        let directory = inode.directory().ok_or(Errno::ENOTDIR)?;
+        directory.may_change()?;
+        directory.close()
+    })
+}
+
+fn take(found: &Found, check: impl FnOnce(&Inode) -> Result<(), Errno>) -> Result<(), Errno> {
+    let directory = found.directory.directory().ok_or(Errno::ENOTDIR)?;
+    found.inode.as_ref().ok_or(Errno::ENOENT)?;
+    directory.may_change()?;
+    let gone = {
+        let _changes = CHANGES.lock();
+        let inode = directory.get(&found.name).ok_or(Errno::ENOENT)?;
+        check(&inode)?;
+        directory.take(&found.name)
+    };
+    // Not under the lock: it may be the last reference to a file.
+    drop(gone);
+    Ok(())
+}
+
+/// What a rename does with the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewName {
+    /// It is taken from what has it.
+    Replace,
+    /// Nothing may have it.
+    MustBeFree,
+    /// What has it gets the old one.
+    Exchange,
+}
+
+/// Gives what `from` leads to the name `to` instead.
+///
+/// # Errors
+/// EINVAL for a directory into itself, EISDIR, ENOTDIR, ENOTEMPTY for what would be replaced, EBUSY, EEXIST, EPERM, else as [`attributes`].
+pub fn rename(from: &Path, to: &Path, new_name: NewName) -> Result<(), Errno> {
+    let (from, to) = (from.walk(LastLink::Stay)?, to.walk(LastLink::Stay)?);
+    if from.name.is_empty() || to.name.is_empty() {
+        return Err(Errno::EBUSY);
+    }
+    let old_names = from.directory.directory().ok_or(Errno::ENOTDIR)?;
+    let new_names = to.directory.directory().ok_or(Errno::ENOTDIR)?;
+    old_names.may_change()?;
+    new_names.may_change()?;
+    let changes = CHANGES.lock();
+    let inode = old_names.get(&from.name).ok_or(Errno::ENOENT)?;
+    let there = new_names.get(&to.name);
+    new_names.is_open()?;
+    match new_name {
+        NewName::MustBeFree if there.is_some() => return Err(Errno::EEXIST),
+        NewName::Exchange if there.is_none() => return Err(Errno::ENOENT),
+        _ => {}
+    }
+    if there
+        .as_ref()
+        .is_some_and(|there| Arc::ptr_eq(there, &inode))
+    {
+        return Ok(());
+    }
+    if inode.directory().is_none() && to.is_directory_meant {
+        return Err(Errno::ENOTDIR);
+    }
+    may_move(&inode, &to.directory)?;
+    let gone = match (there, new_name) {
+        (Some(other), NewName::Exchange) => {
+            may_move(&other, &from.directory)?;
+            put(&from, other)?
         }
+        (Some(other), _) => {
+            match (inode.directory(), other.directory()) {
+                (None, Some(_)) => return Err(Errno::EISDIR),
+                (Some(_), None) => return Err(Errno::ENOTDIR),
+                (Some(_), Some(other)) => other.close()?,
+                (None, None) => {}
+            }
+            old_names.take(&from.name)
+        }
+        (None, _) => old_names.take(&from.name),
+    };
+    let replaced = put(&to, inode);
+    drop(changes);
+    // Not under the lock: these may be the last references to files.
+    drop(gone);
+    replaced.map(drop)
+}
+
+/// Gives the name that a walk has ended at to `inode`; what had it.
+fn put(found: &Found, inode: Arc<Inode>) -> Result<Option<Arc<Inode>>, Errno> {
+    let names = found.directory.directory().ok_or(Errno::ENOTDIR)?;
+    if let Some(directory) = inode.directory() {
+        directory.set_above(Some((&found.directory, found.name.clone())));
     }
-    names
+    names.put(found.name.clone(), inode)
+}
+
+/// EINVAL if `inode` is a directory that leads to `directory`.
+fn may_move(inode: &Arc<Inode>, directory: &Arc<Inode>) -> Result<(), Errno> {
+    let mut at = Some(directory.clone());
+    while let Some(here) = at {
+        if Arc::ptr_eq(&here, inode) {
+            return Err(Errno::EINVAL);
+        }
+        at = here.directory().and_then(Directory::above);
+    }
+    Ok(())
 }

@@ -5,7 +5,6 @@ use super::invalidate::Gather;
 use super::layout::page_ceil;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
-use super::vma::AreaKind;
 
 /// What an advice makes this kernel do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ impl MemorySpace {
     /// Follows an advice about the range.
     ///
     /// # Errors
-    /// [`MapError::Invalid`] for an unaligned address, an end beyond all addresses or memory that holds a file's contents,
+    /// [`MapError::Invalid`] for an unaligned address or an end beyond all addresses,
     /// [`MapError::NoMemory`] for a hole in the range (the mapped parts have followed the advice, as on Linux).
     pub fn advise(&self, addr: usize, len: usize, advice: Advice) -> Result<(), MapError> {
         if len == 0 && UserRange::new(addr, 1).is_ok() {
@@ -45,18 +44,13 @@ impl MemorySpace {
         }
         let range = UserRange::new(addr, len)?;
         let mut inner = self.lock();
-        let (covered, holds_files) = inner.survey(range);
-        let outcome = if covered {
+        let outcome = if inner.is_covered(range) {
             Ok(())
         } else {
             Err(MapError::NoMemory)
         };
         if advice == Advice::Ignore {
             return outcome;
-        }
-        // Copies of files have no file behind them here: discarding would lose their contents.
-        if holds_files {
-            return Err(MapError::Invalid);
         }
         let mut gather = Gather::of(self, range);
         inner.discard(range, &mut gather);
@@ -68,19 +62,14 @@ impl MemorySpace {
 }
 
 impl Inner {
-    /// Whether areas cover all of `range`, and whether one of them holds the contents of a file.
-    fn survey(&self, range: UserRange) -> (bool, bool) {
+    /// Whether areas cover all of `range`.
+    fn is_covered(&self, range: UserRange) -> bool {
         let mut covered_to = range.start();
-        let mut holds_files = false;
         for area in self.areas.touching(range) {
-            holds_files |= matches!(
-                area.kind,
-                AreaKind::Image | AreaKind::File | AreaKind::FixedFile
-            );
             if area.range.start() <= covered_to {
                 covered_to = area.range.end();
             }
         }
-        (covered_to >= range.end(), holds_files)
+        covered_to >= range.end()
     }
 }

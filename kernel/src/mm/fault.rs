@@ -2,6 +2,7 @@
 //! refusing.
 
 use super::access::{FaultAccess, FaultError};
+use super::file;
 use super::frames::{self, Frame, Share};
 use super::invalidate::Gather;
 use super::layout::{PhysAddr, STACK_GUARD, STACK_LIMIT, STACK_TOP, USER_END, page_floor};
@@ -11,6 +12,9 @@ use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
 use crate::platform::SHOOTDOWN;
+
+/// Pages that files give up when there is no memory for a fault.
+const EVICTED_PAGES: usize = 256;
 
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,18 @@ impl MemorySpace {
     /// # Errors
     /// Says why not; nothing is changed then.
     pub fn fault(&self, addr: usize, access: FaultAccess) -> Result<(), FaultError> {
+        let outcome = self.try_fault(addr, access);
+        let is_short = matches!(
+            outcome,
+            Err(FaultError::OutOfMemory | FaultError::NoFileSpace)
+        );
+        match is_short && file::evict(EVICTED_PAGES) > 0 {
+            true => self.try_fault(addr, access),
+            false => outcome,
+        }
+    }
+
+    fn try_fault(&self, addr: usize, access: FaultAccess) -> Result<(), FaultError> {
         if addr >= USER_END {
             return Err(FaultError::KernelAddress);
         }
@@ -109,7 +125,17 @@ impl Inner {
                 .map(|()| Resolved::Done);
         }
         if let (AreaKind::PrivateFile(shown), true) = (&area.kind, cell.load().is_empty()) {
-            shown.show(&area, cell, addr, spare)?;
+            match spare.take_if(|_| access.write) {
+                // A copy at once: there is no translation that anybody would have to forget.
+                Some(frame) if shown.copy_to(page_floor(addr), &frame) => {
+                    cell.fill(Pte::leaf(Share::of(frame).into_raw(), area.prot));
+                }
+                Some(frame) => {
+                    *spare = Some(frame);
+                    return Err(FaultError::BeyondFile);
+                }
+                None => shown.show(&area, cell, addr, spare)?,
+            }
         }
         let entry = cell.load();
         if entry.is_empty() {

@@ -191,7 +191,11 @@ impl Inner {
                 frame
             }
             None => {
-                let frame = frames::alloc_zeroed().ok_or(MapError::NoMemory)?.into_raw();
+                let fresh = frames::alloc_zeroed().ok_or(MapError::NoMemory)?;
+                if let AreaKind::PrivateFile(shown) = &area.kind {
+                    shown.copy_to(page, &fresh);
+                }
+                let frame = fresh.into_raw();
                 cell.fill(Pte::leaf(frame, area.prot));
                 frame
             }
@@ -205,7 +209,7 @@ impl Inner {
 }
 
 /// The share of the frame that a leaf had which was just taken out of its table.
-fn share_of(taken: Pte) -> Option<Share> {
+pub(super) fn share_of(taken: Pte) -> Option<Share> {
     let frame = taken.frame()?;
     // SAFETY: 1. entries hold usable frames only. 2. the entry had the share and is empty now.
     Some(unsafe { Share::from_raw(frame) })

@@ -30,12 +30,6 @@ impl GuestId {
 /// What an area is for; areas of different kinds never merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AreaKind {
-    /// A segment of the program file.
-    Image,
-    /// A copy of the contents of a file that came with the kernel, from `mmap`.
-    File,
-    /// The same of a file that never changes, mapped to be shared: nobody may write to it.
-    FixedFile,
     /// What `brk` made.
     Heap,
     /// Anonymous memory from `mmap`.
@@ -56,11 +50,6 @@ impl AreaKind {
     /// Whether processes forked from one another see each other's writes; else each has its own copy.
     pub const fn is_shared(&self) -> bool {
         matches!(self, Self::Shared(_) | Self::SharedFile(_))
-    }
-
-    /// Whether a program mapped it with `MAP_SHARED`.
-    pub fn is_mapped_shared(&self) -> bool {
-        self.is_shared() || *self == Self::FixedFile
     }
 
     /// The part of a file that faults find pages in.
@@ -99,7 +88,7 @@ impl Area {
     pub fn is_read_only_file(&self) -> bool {
         match &self.kind {
             AreaKind::SharedFile(shown) => !shown.may_write(),
-            kind => *kind == AreaKind::FixedFile,
+            _ => false,
         }
     }
 

@@ -86,7 +86,9 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     let boot = info::publish(cmdline, loader.initramfs, memory.into_regions(), cpus);
     check_initramfs();
     mm::init(boot);
-    initramfs::index();
+    if let Err(why) = fs::make() {
+        log::error!("not all files of the initramfs are in the tree: {why:?}");
+    }
     choose_remote_flush(info::option(cmdline, "pv"));
     steal::register(percpu::cpu_id());
     SHOOTDOWN.online();

@@ -5,10 +5,8 @@ use linux_raw_sys::general as linux;
 use super::args::Args;
 use super::outcome::{Outcome, all_known, done};
 use crate::addr::{PAGE_BYTES, USER_END};
-use crate::arch::uaccess;
 use crate::errno::Errno;
 use crate::fs::Mappable;
-use crate::mm::layout::page_ceil;
 use crate::mm::{
     Advice, AreaKind, Barrier, Destination, FileArea, MapRequest, MemorySpace, Placement, Populate,
     Prot, SharedArea, SyncWhen,
@@ -114,10 +112,6 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         Mappable::Zeroes if shared && prot.write() && file.is_read_only() => Err(Errno::EACCES),
         Mappable::Zeroes => map_zeroes(request, shared),
         Mappable::Shared(area) => map_shared(request, area, shared && offset == 0),
-        // Writes to a file through memory are not supported.
-        Mappable::Bytes(_) if shared && prot.write() => Err(Errno::EACCES),
-        Mappable::Bytes(bytes) if shared => map_bytes(request, AreaKind::FixedFile, bytes, offset),
-        Mappable::Bytes(bytes) => map_bytes(request, AreaKind::File, bytes, offset),
         Mappable::Pages(pages) => {
             let may_write = !file.is_read_only();
             if shared && prot.write() && !may_write {
@@ -170,29 +164,6 @@ fn map_pages(request: MapRequest, offset: u64, kind: impl FnOnce(usize) -> AreaK
     }
     let kind = kind(offset as usize);
     Ok(space()?.map(MapRequest { kind, ..request })?)
-}
-
-/// A mapping of a file that never changes: a copy, made at once.
-fn map_bytes(request: MapRequest, kind: AreaKind, bytes: &[u8], offset: u64) -> Outcome {
-    let request = MapRequest { kind, ..request };
-    let bytes = &bytes[offset.min(bytes.len() as u64) as usize..];
-    // The file shows in all of the last page.
-    let len = bytes
-        .len()
-        .min(page_ceil(request.len).ok_or(Errno::ENOMEM)?);
-    let space = space()?;
-    let at = space.map(MapRequest {
-        prot: Prot::READ_WRITE,
-        ..request.clone()
-    })?;
-    let filled = uaccess::copy_to_user(at, &bytes[..len]).map_err(Errno::from);
-    let done = filled.and_then(|()| Ok(space.protect(at, request.len, request.prot)?));
-    if let Err(errno) = done {
-        // Another thread may have changed the mapping meanwhile; then so be it.
-        let _gone = space.unmap(at, request.len);
-        return Err(errno);
-    }
-    Ok(at)
 }
 
 pub(super) fn munmap(a: &Args) -> Outcome {

@@ -4,8 +4,8 @@ use linux_raw_sys::general as linux;
 use linux_raw_sys::prctl;
 
 use super::args::{self, Args};
-use super::clock;
 use super::outcome::{Outcome, all_known, done};
+use super::{clock, files};
 use crate::addr::USER_END;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
@@ -98,11 +98,11 @@ pub(super) fn fork(me: &Current, frame: &TrapFrame) -> Outcome {
 }
 
 pub(super) fn execve(me: &Current, a: &Args, frame: &mut TrapFrame) -> Outcome {
-    let path = args::read_path(a.ptr(0))?;
+    let path = files::path(me, a.ptr(0))?;
     let mut budget = MOST_ARGUMENT_BYTES;
     let argv = read_strings(a.ptr(1), &mut budget)?;
     let envp = read_strings(a.ptr(2), &mut budget)?;
-    done(task::exec(me, &path, &argv, &envp, frame))
+    done(task::exec(me, path, argv, &envp, frame))
 }
 
 /// Reads a null-terminated array of strings; a null array is empty.

@@ -13,26 +13,31 @@ use super::{Current, sched, start};
 use crate::arch::fpu::{self, FpuState};
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
-use crate::exec::{self, UserEntry};
-use crate::fs;
-use crate::mm::{MemorySpace, SpaceUse};
+use crate::exec::error::ExecError;
+use crate::exec::{self, Arguments, Script, UserEntry};
+use crate::fs::{self, Path};
+use crate::mm::{MemoryFile, MemorySpace, SpaceUse};
 use crate::zerocopy;
 
 /// How often the last thread looks whether the others have gone.
 const LOOK_NS: u64 = 1_000_000;
 
+/// Most scripts that run one another, as on Linux.
+const MOST_SCRIPTS: usize = 4;
+
 /// Replaces the program of the current process. On success `frame` enters the new one; on failure
 /// nothing has changed.
 pub fn exec(
     me: &Current,
-    path: &str,
-    argv: &[Vec<u8>],
+    path: Path,
+    argv: Vec<Vec<u8>>,
     envp: &[Vec<u8>],
     frame: &mut TrapFrame,
 ) -> Result<(), Errno> {
-    let (path, image) = fs::executable(me.process(), path)?;
+    let program = Program::find(path, argv)?;
     let space = MemorySpace::new()?;
-    let entry = exec::load(&space, image, argv, envp, start::random_seed())?;
+    let entry = program.load(&space, envp)?;
+    let path = program.path;
     end_other_threads(me)?;
     // From here on nothing fails.
     zerocopy::leave(me);
@@ -40,6 +45,55 @@ pub fn exec(
     reset_process(me, path);
     reset_thread(me, frame, entry);
     Ok(())
+}
+
+/// A program to be run.
+pub(super) struct Program {
+    /// Its absolute path.
+    pub path: String,
+    file: Arc<MemoryFile>,
+    argv: Vec<Vec<u8>>,
+}
+
+impl Program {
+    /// The one at that path, or the one that runs the script there.
+    ///
+    /// # Errors
+    /// EACCES, ENOENT and what else a walk may end with; ELOOP for scripts that run scripts without end.
+    pub fn find(mut path: Path, mut argv: Vec<Vec<u8>>) -> Result<Self, Errno> {
+        for _ in 0..=MOST_SCRIPTS {
+            let (absolute, file) = fs::executable(&path)?;
+            let Some(script) = Script::of(&file) else {
+                return Ok(Self {
+                    path: absolute,
+                    file,
+                    argv,
+                });
+            };
+            let rest = argv.into_iter().skip(1);
+            let words = [script.interpreter.clone().into_bytes()].into_iter();
+            let words = words.chain(script.argument.map(String::into_bytes));
+            argv = words.chain([path.text().into()]).chain(rest).collect();
+            path = path.relative(script.interpreter);
+        }
+        Err(Errno::ELOOP)
+    }
+
+    /// Maps it into `space`.
+    pub fn load(
+        &self,
+        space: &MemorySpace,
+        envp: &[impl AsRef<[u8]>],
+    ) -> Result<UserEntry, ExecError> {
+        let arguments = Arguments {
+            argv: &self.argv,
+            envp,
+            random: start::random_seed(),
+        };
+        exec::load(space, &self.file, arguments, |path| {
+            Ok(fs::executable(&Path::absolute(path))?.1)
+        })
+    }
 }
 
 /// Ends all other threads and waits until they have gone.

@@ -9,7 +9,7 @@ use super::group::Belonging;
 use super::signal::{self, Actions, SigInfo, Signal};
 use super::wait::WaitQueue;
 use super::{Pid, Thread, Tid, id};
-use crate::fs::FdTable;
+use crate::fs::{self, FdTable, Inode};
 use crate::sync::Mutex;
 
 /// How a process ended.
@@ -57,6 +57,7 @@ pub struct Process {
     pub(super) actions: Mutex<Actions>,
     /// Absolute path of the program.
     exe: Mutex<Arc<str>>,
+    working_directory: Mutex<Arc<Inode>>,
     /// The child has its own address space, or is gone: its `vfork` parent may go on.
     released_space: Mutex<bool>,
 }
@@ -76,6 +77,7 @@ impl Process {
     ) -> Arc<Self> {
         let pid = tid.into();
         let belonging = parent.map_or(Belonging::alone(pid), |parent| parent.belonging());
+        let directory = parent.map_or_else(fs::root, |parent| parent.working_directory());
         Arc::new(Self {
             pid,
             belonging: Mutex::new(belonging),
@@ -91,6 +93,7 @@ impl Process {
             files: Mutex::new(files),
             actions: Mutex::new(actions),
             exe: Mutex::new(exe),
+            working_directory: Mutex::new(directory),
             released_space: Mutex::new(parent.is_none()),
         })
     }
@@ -126,6 +129,17 @@ impl Process {
 
     pub(super) fn set_exe(&self, exe: Arc<str>) {
         *self.exe.lock() = exe;
+    }
+
+    /// Where relative paths begin.
+    pub fn working_directory(&self) -> Arc<Inode> {
+        self.working_directory.lock().clone()
+    }
+
+    /// Relative paths begin there from now on; it is a directory.
+    pub fn set_working_directory(&self, directory: Arc<Inode>) {
+        let old = core::mem::replace(&mut *self.working_directory.lock(), directory);
+        drop(old);
     }
 
     /// The threads alive now.

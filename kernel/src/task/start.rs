@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::affinity::Affinity;
 use super::current::current;
+use super::exec::Program;
 use super::group::Belonging;
 use super::id::ReservedTid;
 use super::name::ThreadName;
@@ -20,8 +21,8 @@ use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
 use crate::arch::{self, context, percpu};
 use crate::boot::BootInfo;
-use crate::exec::{self, initramfs};
-use crate::fs::{FdTable, normalise};
+use crate::errno::Errno;
+use crate::fs::{FdTable, Path};
 use crate::irq;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
@@ -75,20 +76,24 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
         .option("init")
         .or(info.option("rdinit"))
         .unwrap_or(DEFAULT_INIT);
-    let file = initramfs::find(path).ok_or_else(|| {
-        alloc::format!("init program {path} is not in the initramfs: pass init=/bin/PROGRAM")
-    })?;
-    let mut argv = Vec::from([path]);
+    let mut argv = Vec::from([Vec::from(path)]);
     if let Some((_, arguments)) = info.cmdline.split_once(" -- ") {
-        argv.extend(arguments.split_ascii_whitespace());
+        argv.extend(arguments.split_ascii_whitespace().map(Vec::from));
     }
     let explain = |why: &dyn core::fmt::Display| alloc::format!("cannot run {path}: {why}");
+    let program = Program::find(Path::absolute(path), argv).map_err(|why| match why {
+        Errno::ENOENT => {
+            alloc::format!("init program {path} is not in the initramfs: pass init=/bin/PROGRAM")
+        }
+        why => alloc::format!("cannot run {path}: {why:?}"),
+    })?;
     let space = MemorySpace::new().map_err(|why| explain(&why))?;
-    let entry = exec::load(&space, file.data, &argv, &INIT_ENVIRONMENT, random_seed())
+    let entry = program
+        .load(&space, &INIT_ENVIRONMENT)
         .map_err(|why| explain(&why))?;
     let reserved = ReservedTid::new().map_err(|_| explain(&"too many threads"))?;
     let stack = KernelStack::new().ok_or_else(|| explain(&"out of memory"))?;
-    let exe = Arc::from(normalise(path));
+    let exe = Arc::from(program.path);
     let files = FdTable::with_console().map_err(|_| explain(&"too many open files"))?;
     let process = Process::new(reserved.tid(), None, exe, files, Actions::new());
     // As on Linux: it is in no session yet.

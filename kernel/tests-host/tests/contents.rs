@@ -139,7 +139,7 @@ impl World {
         let mut world = Self {
             processes: Vec::new(),
             shared: (SharedArea::new().unwrap(), BTreeMap::new()),
-            file: MemoryFile::new().unwrap(),
+            file: MemoryFile::new("file", &[]).unwrap(),
             contents: BTreeMap::new(),
             size: 0,
             is_scarce: false,
@@ -369,7 +369,7 @@ impl World {
 
     fn act(&mut self, random: &mut Random) {
         let process = random.below(self.processes.len());
-        match random.below(24) {
+        match random.below(25) {
             0..2 => {
                 let range = random.range();
                 self.map(process, random, range);
@@ -391,6 +391,7 @@ impl World {
             }
             14 => self.write(random),
             15 => assert!(call(|| self.file.sync(PageRange::WHOLE)).is_ok() || self.is_scarce),
+            16 => assert!(call(|| self.file.evict()).is_ok() || self.is_scarce),
             _ => self.processes[process].step(random, self.is_scarce),
         }
     }

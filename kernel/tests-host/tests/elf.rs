@@ -1,11 +1,17 @@
 //! ELF files: good ones, every kind of bad one, and random damage.
 
+mod support;
+
 use proptest::prelude::*;
+use shootdown_kernel_tests::addr::PhysAddr;
+use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::exec::elf::{Image, LoadAddress};
 use shootdown_kernel_tests::exec::error::ExecError;
-use shootdown_kernel_tests::exec::load;
+use shootdown_kernel_tests::exec::{self, Arguments, UserEntry};
 use shootdown_kernel_tests::memory;
-use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Prot, layout};
+use shootdown_kernel_tests::mm::{MapError, MemoryFile, MemorySpace, PAGE_SIZE, Prot, layout};
+use std::sync::Arc;
+use support::Turn;
 
 const LOAD: u32 = 1;
 const INTERP: u32 = 3;
@@ -37,8 +43,34 @@ fn file(kind: u16, headers: &[(u32, u32, usize, usize, usize, usize)]) -> Vec<u8
     file
 }
 
+fn in_memory(file: &[u8]) -> Arc<MemoryFile> {
+    memory::init();
+    MemoryFile::new("file", file.to_vec().leak()).unwrap()
+}
+
+fn parse(file: &[u8]) -> Result<Image, ExecError> {
+    Image::parse(&in_memory(file))
+}
+
 fn error(file: &[u8]) -> ExecError {
-    Image::parse(file).expect_err("a bad file")
+    parse(file).expect_err("a bad file")
+}
+
+fn load(space: &MemorySpace, file: &[u8]) -> Result<UserEntry, ExecError> {
+    load_with(space, file, |_| Err(Errno::ENOENT))
+}
+
+fn load_with(
+    space: &MemorySpace,
+    file: &[u8],
+    open: impl FnOnce(&str) -> Result<Arc<MemoryFile>, Errno>,
+) -> Result<UserEntry, ExecError> {
+    let arguments = Arguments {
+        argv: &["prog", "one"],
+        envp: &["A=b"],
+        random: [7; 16],
+    };
+    exec::load(space, &in_memory(file), arguments, open)
 }
 
 #[test]
@@ -49,27 +81,27 @@ fn headers_may_be_in_any_segment() {
     file.resize(0x2000, 0);
     file.copy_within(64..64 + 2 * 56, headers);
     file[32..40].copy_from_slice(&(headers as u64).to_le_bytes());
-    assert_eq!(Image::parse(&file).unwrap().headers_address(), 0x50_0040);
+    assert_eq!(parse(&file).unwrap().headers_address(), 0x50_0040);
 }
 
 #[test]
 fn a_static_program_is_read() {
     let file = file(2, &[TEXT, DATA]);
-    let image = Image::parse(&file).unwrap();
+    let image = parse(&file).unwrap();
     assert_eq!(image.entry(), 0x40_0100);
     assert_eq!(image.load_address(), LoadAddress::Fixed);
     assert_eq!(image.header_count(), 2);
     assert_eq!(image.headers_address(), 0x40_0040);
     let segments: Vec<_> = image.segments().collect();
     assert_eq!(segments[0].prot, Prot::READ.with(Prot::EXEC));
-    assert_eq!(segments[1].data, b"sixteen bytes!!!");
+    assert_eq!((segments[1].offset, segments[1].file_bytes), (0x1008, 0x10));
     assert_eq!(segments[1].bytes, 0x3000);
     let zeroes = (LOAD, 6, 0x1000, 0x40_2000, 0, 0x2000);
     let file = self::file(2, &[TEXT, zeroes]);
-    let image = Image::parse(&file).unwrap();
+    let image = parse(&file).unwrap();
     let last = image.segments().last().unwrap();
     assert_eq!(
-        (last.data.len(), last.bytes),
+        (last.file_bytes, last.bytes),
         (0, 0x2000),
         "nothing of the file"
     );
@@ -98,7 +130,11 @@ fn bad_files_are_named() {
         assert!(matches!(found, ExecError::BadSegment(_)));
     }
     let interp = (INTERP, 4, 0x200, 0x40_0200, 8, 8);
-    assert_eq!(error(&file(3, &[interp, TEXT, DATA])), ExecError::Dynamic);
+    let unnamed = error(&file(3, &[interp, TEXT, DATA]));
+    assert!(
+        matches!(unnamed, ExecError::BadSegment(_)),
+        "no path: only zeroes"
+    );
 }
 
 #[test]
@@ -124,41 +160,139 @@ fn bad_segments_are_named() {
 
 #[test]
 fn a_program_is_loaded_with_its_rights() {
-    memory::init();
+    let _turn = Turn::new();
     let space = MemorySpace::new().unwrap();
-    let (file, arguments) = (file(2, &[TEXT, DATA]), ["prog", "one"]);
-    let entry = load(&space, &file, &arguments, &["A=b"], [7; 16]).unwrap();
+    let entry = load(&space, &file(2, &[TEXT, DATA])).unwrap();
     assert_eq!(entry.rip, 0x40_0100);
     assert_eq!(entry.rsp % 16, 0);
     let areas = space.areas().unwrap();
-    let [text, data, stack] = &areas[..] else {
+    let [text, data, zeroes, stack] = &areas[..] else {
         panic!("{areas:?}")
     };
     assert_eq!(text.range.start(), 0x40_0000);
     assert_eq!(text.prot, Prot::READ.with(Prot::EXEC));
     assert_eq!(data.range.start(), 0x40_1000);
-    assert_eq!([data.prot, stack.prot], [Prot::READ_WRITE; 2]);
+    assert_eq!(zeroes.range.start(), 0x40_2000);
+    assert_eq!([data.prot, zeroes.prot, stack.prot], [Prot::READ_WRITE; 3]);
     assert_eq!(stack.range.end(), layout::STACK_TOP);
     assert_eq!(space.brk(0), 0x40_5000, "behind the last segment");
 }
 
 #[test]
 fn a_position_independent_program_gets_a_place() {
-    memory::init();
+    let _turn = Turn::new();
     let space = MemorySpace::new().unwrap();
     let mut file = file(3, &[(LOAD, 5, 0, 0, 0x1000, 0x1000)]);
     file[24..32].copy_from_slice(&0x100u64.to_le_bytes());
-    let entry = load(&space, &file, &["prog"], &[""; 0], [0; 16]).unwrap();
+    let entry = load(&space, &file).unwrap();
     assert_eq!(entry.rip, layout::PIE_BASE + 0x100);
+}
+
+/// A program that names its dynamic linker: `/ld`.
+fn dynamic() -> Vec<u8> {
+    let interp = (INTERP, 4, 0x200, 0x40_0200, 4, 4);
+    let mut file = file(2, &[interp, TEXT, DATA]);
+    file[0x200..0x204].copy_from_slice(b"/ld\0");
+    file
+}
+
+#[test]
+fn a_dynamic_program_begins_in_its_linker() {
+    let linker = {
+        let mut file = file(
+            3,
+            &[
+                (LOAD, 5, 0, 0, 0x1000, 0x1000),
+                (LOAD, 6, 0x1008, 0x1008, 0x10, 0x10),
+            ],
+        );
+        file[24..32].copy_from_slice(&0x100u64.to_le_bytes());
+        file
+    };
+    assert_eq!(parse(&dynamic()).unwrap().interpreter(), Some("/ld"));
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    let entry = load_with(&space, &dynamic(), |path| {
+        assert_eq!(path, "/ld");
+        Ok(in_memory(&linker))
+    });
+    let rip = entry.unwrap().rip;
+    let areas = space.areas().unwrap();
+    let text = areas
+        .iter()
+        .find(|area| area.range.start() == rip - 0x100)
+        .unwrap();
+    assert_eq!(text.prot, Prot::READ.with(Prot::EXEC));
+    assert!(text.range.end() <= layout::MMAP_TOP && rip > 0x50_0000);
+    assert_eq!(
+        space.brk(0),
+        0x40_5000,
+        "behind the program, not its linker"
+    );
+}
+
+#[test]
+fn a_dynamic_program_without_its_linker_is_refused() {
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    let refused = load(&space, &dynamic()).unwrap_err();
+    assert_eq!(refused, ExecError::Interpreter(Errno::ENOENT));
+    assert_eq!(Errno::from(refused), Errno::ENOENT);
+    let too_big = |_: &str| {
+        Ok(in_memory(&file(
+            3,
+            &[(LOAD, 5, 0, 0, 0x1000, layout::USER_END - 0x1000)],
+        )))
+    };
+    let refused = load_with(&MemorySpace::new().unwrap(), &dynamic(), too_big).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            ExecError::Memory(MapError::NoMemory) | ExecError::BadSegment(_)
+        ),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_end_of_a_segment_is_zeroes() {
+    let mut full = file(2, &[TEXT, DATA]);
+    full.resize(0x2000, 0x5a);
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    load(&space, &full).unwrap();
+    let entry = support::entry_of(&space, 0x40_1000).expect("written to while it was loaded");
+    let at = PhysAddr::new(entry & support::ADDRESS).to_direct();
+    // SAFETY: a frame of the space, which nobody else uses.
+    let page = unsafe { std::slice::from_raw_parts(at, PAGE_SIZE) };
+    assert_eq!(&page[8..0x18], b"sixteen bytes!!!");
+    assert!(page[0x18..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn scripts_name_who_runs_them() {
+    let parsed = |text: &str| {
+        let script = exec::Script::parse(text.as_bytes())?;
+        Some((script.interpreter, script.argument))
+    };
+    let plain = |path: &str| Some((path.to_owned(), None));
+    assert_eq!(parsed("#!/bin/sh\necho\n"), plain("/bin/sh"));
+    assert_eq!(parsed("#! /bin/sh \n"), plain("/bin/sh"));
+    let env = Some(("/usr/bin/env".to_owned(), Some("python3 -u".to_owned())));
+    assert_eq!(parsed("#!/usr/bin/env python3 -u\n"), env);
+    assert_eq!(parsed("#!/bin/sh"), plain("/bin/sh"), "no end of line");
+    for none in ["", "#", "#!", "#! \n/bin/sh", "\x7fELF"] {
+        assert_eq!(parsed(none), None, "{none:?}");
+    }
 }
 
 #[test]
 fn a_program_at_address_zero_is_refused() {
-    memory::init();
+    let _turn = Turn::new();
     let space = MemorySpace::new().unwrap();
     let mut file = file(2, &[(LOAD, 5, 0, 0, 0x1000, 0x1000)]);
     file[24..32].copy_from_slice(&0x100u64.to_le_bytes());
-    let outcome = load(&space, &file, &["prog"], &[""; 0], [0; 16]);
+    let outcome = load(&space, &file);
     assert!(matches!(outcome, Err(ExecError::BadSegment(_))));
 }
 
@@ -170,16 +304,16 @@ proptest! {
         for (at, byte) in damage {
             file[at] = byte;
         }
-        if let Ok(image) = Image::parse(&file) {
+        if let Ok(image) = parse(&file) {
             let mut end = 0;
             for segment in image.segments() {
-                prop_assert!(segment.start >= end && segment.data.len() <= segment.bytes);
+                prop_assert!(segment.start >= end && segment.file_bytes <= segment.bytes);
                 end = segment.start + segment.bytes;
                 prop_assert!(end <= layout::USER_END);
             }
-            memory::init();
+            let _turn = Turn::new();
             let space = MemorySpace::new().unwrap();
-            let _ = load(&space, &file, &["prog"], &["A=b"], [0; 16]);
+            let _ = load(&space, &file);
         }
     }
 }

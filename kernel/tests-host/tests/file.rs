@@ -431,6 +431,117 @@ fn a_write_without_memory_costs_files_nothing() {
     assert_eq!(file.change().write(PAGE_SIZE as u64, &[1]), Ok(1));
 }
 
+/// The pages of a file that came with the kernel, each of one byte; the last one is not whole.
+fn archived() -> Arc<MemoryFile> {
+    let bytes = (0..BYTES - 100).map(|at| (at / PAGE_SIZE) as u8 + 1);
+    MemoryFile::new("archived", bytes.collect::<Vec<_>>().leak()).unwrap()
+}
+
+fn private(file: &Arc<MemoryFile>) -> AreaKind {
+    AreaKind::PrivateFile(FileArea::new(file.clone(), 0, false))
+}
+
+fn first_byte(space: &MemorySpace, page: usize) -> u8 {
+    if entry(space, page).is_none() {
+        space.fault(at(page), READ).unwrap();
+    }
+    bytes(space, page)[0]
+}
+
+#[test]
+fn clean_pages_are_given_up_and_come_back() {
+    let _turn = Turn::new();
+    let file = archived();
+    let space = mapped(PAGES, shown(&file, 0));
+    let other = MemorySpace::new().unwrap();
+    other
+        .map(MapRequest {
+            kind: private(&file),
+            ..request(BASE, PAGES)
+        })
+        .unwrap();
+    for page in 0..PAGES {
+        assert_eq!(first_byte(&space, page), page as u8 + 1);
+        assert_eq!(first_byte(&other, page), page as u8 + 1);
+    }
+    // One that is dirty, one that is stored, and a private copy.
+    write(&space, 1, 77);
+    write(&space, 2, 78);
+    file.sync(PageRange { first: 2, end: 3 }).unwrap();
+    write(&other, 3, 79);
+    space.activate(None);
+    let before = flushes();
+    assert_eq!(file.evict(), Ok(PAGES - 1), "all but the dirty one");
+    assert_eq!(flushes(), before + 1, "however many pages");
+    space.deactivate();
+    for page in [0, 2, 3, 4, 5] {
+        assert_eq!(entry(&space, page), None, "{page}");
+        assert_eq!(entry(&other, page).is_some(), page == 3, "{page}");
+    }
+    assert_eq!(read(&other, 3), 79, "a copy is not the file's");
+    assert_eq!(read(&space, 1), 77);
+    assert_eq!(first_byte(&space, 2), 78, "as it was stored");
+    for page in [0, 3, 4, 5] {
+        assert_eq!(first_byte(&space, page), page as u8 + 1);
+    }
+    assert_eq!(bytes(&space, PAGES - 1)[PAGE_SIZE - 100..], [0; 100]);
+}
+
+#[test]
+fn a_page_that_a_sync_has_not_stored_yet_is_kept() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    put(&space, 0, 7);
+    // A sync that finds no memory leaves the page dirty; meanwhile it was clean.
+    let hoard = exhaust();
+    assert!(file.sync(PageRange::WHOLE).is_err());
+    assert_eq!(file.evict(), Ok(0));
+    give_back(hoard);
+    assert_eq!(read(&space, 0), 7);
+    assert_eq!(file_word(&file, Copy::InMemory, 0), 7);
+}
+
+#[test]
+fn files_give_pages_up_for_faults() {
+    let _turn = Turn::new();
+    let file = archived();
+    let reader = mapped(PAGES, shown(&file, 0));
+    (0..PAGES).for_each(|page| reader.fault(at(page), READ).unwrap());
+    let space = written(1);
+    let request = MapRequest {
+        kind: AreaKind::Anonymous,
+        ..request(at(1), 3)
+    };
+    space.map(request).unwrap();
+    let hoard = exhaust();
+    for page in 1..4 {
+        space.fault(at(page), WRITE).expect("a page of the file");
+    }
+    give_back(hoard);
+    assert_eq!(first_byte(&reader, 0), 1);
+}
+
+#[test]
+fn a_file_that_was_cut_has_nothing_of_its_origin_behind() {
+    let _turn = Turn::new();
+    let file = archived();
+    file.change().set_size(PAGE_SIZE as u64 + 10).unwrap();
+    file.change().set_size(BYTES as u64).unwrap();
+    let space = mapped(PAGES, shown(&file, 0));
+    assert_eq!(first_byte(&space, 0), 1);
+    assert_eq!(first_byte(&space, 1), 2);
+    assert_eq!(bytes(&space, 1)[9..12], [2, 0, 0]);
+    assert_eq!(first_byte(&space, 2), 0);
+    let mut tail = [9; 20];
+    assert_eq!(file.read(Copy::InMemory, PAGE_SIZE as u64, &mut tail), 20);
+    assert_eq!((&tail[..10], &tail[10..]), (&[2; 10][..], &[0; 10][..]));
+    assert_eq!(
+        stored(&file, 0),
+        u64::from_ne_bytes([1; 8]),
+        "it is on the disk"
+    );
+}
+
 #[test]
 fn a_failed_sync_leaves_its_pages_dirty() {
     let _turn = Turn::new();

@@ -150,12 +150,6 @@ fn discarding_flushes_and_frees_and_reads_zero_again() {
     ] {
         assert_eq!(space.advise(addr, len, Advice::Discard), outcome);
     }
-    for kind in [AreaKind::File, AreaKind::Image] {
-        space.map_kind(at(1), kind);
-        let refused = space.advise(BASE, all, Advice::Discard);
-        assert_eq!(refused, Err(MapError::Invalid));
-        assert_eq!(space.advise(BASE, all, Advice::Ignore), Ok(()));
-    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! [`FileArea`]: the part of a file that a mapping shows, and the page faults in it.
 
-use super::contents::MappedPage;
+use super::contents::{Copy, MappedPage};
 use super::memory_file::MemoryFile;
 use crate::mm::access::{FaultAccess, FaultError};
 use crate::mm::error::MapError;
 use crate::mm::frames::Frame;
-use crate::mm::layout::page_floor;
+use crate::mm::layout::{PAGE_SIZE, page_floor};
 use crate::mm::pte::{Pte, PteCell};
 use crate::mm::shared::SharedPlace;
 use crate::mm::vma::Area;
@@ -110,6 +110,19 @@ impl FileArea {
         // Not present before, and processors do not cache that: no flush is due.
         cell.fill(Pte::leaf(page.share.into_raw(), area.prot.without_write()));
         Ok(())
+    }
+
+    /// Copies the file's bytes at `page`, which the area holds, to a frame of zeroes. False beyond the end of the file.
+    pub(in crate::mm) fn copy_to(&self, page: usize, frame: &Frame) -> bool {
+        let to = frame.address().to_direct();
+        // SAFETY: the frame is the caller's, in the direct map, and initialised.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(to, PAGE_SIZE) };
+        let offset = self.offset(page) as u64;
+        self.file
+            .contents
+            .lock()
+            .read(Copy::InMemory, offset, bytes)
+            > 0
     }
 
     /// The file's page at `offset`, which is dirty from now on if somebody `writes`.

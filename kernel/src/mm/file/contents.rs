@@ -33,27 +33,57 @@ pub(super) struct MappedPage {
     pub is_dirty: bool,
 }
 
-/// Pages by offset, and the size. The tables are never loaded: they only have the right shape, and need no kernel heap to
-/// grow. In that of memory the right to write says that a page is dirty.
+/// Pages by offset. The table is never loaded: it only has the right shape, and needs no kernel heap to grow. There is none before the first page.
+#[derive(Debug)]
+struct Pages(Option<PageTable>);
+
+impl Pages {
+    fn leaf(&self, offset: usize) -> Option<&PteCell> {
+        self.0.as_ref()?.leaf(offset)
+    }
+
+    fn frame(&self, offset: usize) -> Option<PhysAddr> {
+        self.leaf(offset)?.load().frame()
+    }
+
+    fn leaf_or_create(&mut self, offset: usize) -> Option<&PteCell> {
+        if self.0.is_none() {
+            self.0 = Some(PageTable::bare()?);
+        }
+        self.0.as_mut()?.leaf_or_create(offset)
+    }
+
+    fn visit(&self, range: UserRange, visit: impl FnMut(usize, &PteCell)) {
+        if let Some(table) = &self.0 {
+            table.visit(range, visit);
+        }
+    }
+}
+
+/// Pages in memory and as stored, and the size. In the table of memory the right to write says that a page is dirty. A page that is in neither has what the file was
+/// made with, and zeroes behind that.
 #[derive(Debug)]
 pub(super) struct Contents {
     size: u64,
-    in_memory: PageTable,
-    stored: PageTable,
+    /// No longer than the file.
+    origin: &'static [u8],
+    in_memory: Pages,
+    stored: Pages,
     dirty: DirtyLog,
     quota: Quota,
 }
 
 impl Contents {
-    /// Of an empty file; `None` without memory.
-    pub fn new() -> Option<Self> {
-        Some(Self {
-            size: 0,
-            in_memory: PageTable::new()?,
-            stored: PageTable::new()?,
+    /// Of a file with these bytes.
+    pub const fn of(origin: &'static [u8]) -> Self {
+        Self {
+            size: origin.len() as u64,
+            origin,
+            in_memory: Pages(None),
+            stored: Pages(None),
             dirty: DirtyLog::new(),
             quota: Quota::new(),
-        })
+        }
     }
 
     /// Bytes.
@@ -64,6 +94,8 @@ impl Contents {
     /// Changes the size only. What a page has beyond the end is zeroes from now on.
     pub fn set_size(&mut self, size: u64) {
         self.clear_behind(self.size.min(size));
+        let kept = usize::try_from(size).unwrap_or(usize::MAX);
+        self.origin = &self.origin[..self.origin.len().min(kept)];
         self.size = size;
     }
 
@@ -83,13 +115,28 @@ impl Contents {
         offset: usize,
         spare: &mut Option<Frame>,
     ) -> Result<MappedPage, MapError> {
-        let cell = filled(&mut self.in_memory, &mut self.quota, offset, spare)?;
-        let entry = cell.load();
+        let entry = self.filled(offset, spare)?;
         let frame = entry.frame().ok_or(MapError::NoMemory)?;
         Ok(MappedPage {
             share: Share::another(frame),
             is_dirty: entry.prot().write(),
         })
+    }
+
+    /// The entry in memory of the page at `offset`, made of `spare` or of a new frame if there is none.
+    fn filled(&mut self, offset: usize, spare: &mut Option<Frame>) -> Result<Pte, MapError> {
+        let stored = self.stored.frame(offset);
+        let cell = filled(
+            &mut self.in_memory,
+            &mut self.quota,
+            offset,
+            spare,
+            |frame| match stored {
+                Some(from) => copy_page(from, frame),
+                None => copy_origin(self.origin, offset, frame),
+            },
+        )?;
+        Ok(cell.load())
     }
 
     /// Puts the page at `offset` down as dirty, if there is one.
@@ -115,14 +162,22 @@ impl Contents {
             Copy::InMemory => &self.in_memory,
             Copy::Stored => &self.stored,
         };
-        match table.leaf(piece.page).and_then(|cell| cell.load().frame()) {
+        match table
+            .frame(piece.page)
+            .or_else(|| self.stored.frame(piece.page))
+        {
             Some(frame) => {
                 let from = frame.to_direct().wrapping_add(piece.into_page);
                 // SAFETY: the table owns the frame, in which the piece ends. Programs may be writing to it: then it
                 // is theirs to say what they expect to read.
                 unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, piece.len) };
             }
-            None => to.fill(0),
+            None => {
+                let start = self.origin.len().min(piece.page + piece.into_page);
+                let there = &self.origin[start..][..piece.len.min(self.origin.len() - start)];
+                to[..there.len()].copy_from_slice(there);
+                to[there.len()..].fill(0);
+            }
         }
         piece.len
     }
@@ -132,8 +187,8 @@ impl Contents {
         let Some(piece) = self.piece(offset, from.len(), MAX_BYTES) else {
             return Err(MapError::TooBig);
         };
-        let cell = filled(&mut self.in_memory, &mut self.quota, piece.page, &mut None)?;
-        let frame = cell.load().frame().ok_or(MapError::NoMemory)?;
+        let entry = self.filled(piece.page, &mut None)?;
+        let frame = entry.frame().ok_or(MapError::NoMemory)?;
         let end = offset + piece.len as u64;
         if end > self.size {
             self.set_size(end);
@@ -176,15 +231,36 @@ impl Contents {
         let Some((entry, frame)) = entry.and_then(|entry| Some((entry, entry.frame()?))) else {
             return Ok(());
         };
-        let cell = filled(&mut self.stored, &mut self.quota, offset, &mut None)?;
+        let cell = filled(&mut self.stored, &mut self.quota, offset, &mut None, |_| ())?;
         let copy = cell.load().frame().ok_or(MapError::NoMemory)?;
         witness::storing(frame, entry.prot().write());
-        // SAFETY: the tables own both frames. A program that writes to the first one makes the page dirty again.
-        unsafe {
-            copy.to_direct()
-                .copy_from_nonoverlapping(frame.to_direct(), PAGE_SIZE)
-        };
+        // A program that writes to the page makes it dirty again.
+        copy_page(frame, copy);
         Ok(())
+    }
+
+    /// Adds those pages of `range` to `found` that can be made again as they are: the clean ones. It has room for them.
+    pub fn find_clean(&self, range: PageRange, found: &mut Vec<(u32, PhysAddr)>) {
+        let Some(range) = range.offsets() else {
+            return;
+        };
+        self.in_memory.visit(range, |offset, cell| {
+            let entry = cell.load();
+            if let Some(frame) = entry.frame().filter(|_| !entry.prot().write()) {
+                found.push((number_of(offset), frame));
+            }
+        });
+    }
+
+    /// Gives up a page in memory, if it is still on this frame, clean, and no space maps it.
+    pub fn evict(&mut self, page: u32, frame: PhysAddr) -> Option<Frame> {
+        let cell = self.in_memory.leaf(offset_of(page))?;
+        let entry = cell.load();
+        if entry.frame() != Some(frame) || entry.prot().write() || frames::is_shared(frame) {
+            return None;
+        }
+        self.quota.give();
+        freed_of(cell)
     }
 
     /// Gives up the pages of `range`, both copies, which no CPU may be able to translate to any more because of a mapping.
@@ -210,7 +286,9 @@ impl Contents {
         let gap = (offset_of(first), USER_END);
         if let Some(range) = UserRange::from_bounds(gap.0, gap.1) {
             for table in [&mut self.in_memory, &mut self.stored] {
-                table.prune(range, gap, |_, _, table| freed.push(table));
+                if let Some(table) = &mut table.0 {
+                    table.prune(range, gap, |_, _, table| freed.push(table));
+                }
             }
         }
         freed
@@ -226,7 +304,7 @@ impl Contents {
             return;
         }
         for table in [&self.in_memory, &self.stored] {
-            if let Some(frame) = table.leaf(page).and_then(|cell| cell.load().frame()) {
+            if let Some(frame) = table.frame(page) {
                 let behind = frame.to_direct().wrapping_add(used);
                 // SAFETY: the table owns the frame, and these are its last bytes.
                 unsafe { behind.write_bytes(0, PAGE_SIZE - used) };
@@ -255,17 +333,18 @@ struct Piece {
 }
 
 /// Takes a page down as clean; whether it was there and dirty.
-fn clean(table: &PageTable, page: u32) -> bool {
+fn clean(table: &Pages, page: u32) -> bool {
     let cell = table.leaf(offset_of(page));
     cell.is_some_and(|cell| !cell.load().is_empty() && cell.protect(CLEAN).prot().write())
 }
 
-/// The entry of the page at `offset`, which is made of `spare` or of a new frame if there is none.
+/// The entry of the page at `offset`, which is made of `spare` or of a new frame if there is none: zeroes, and what `fill` puts there.
 fn filled<'a>(
-    table: &'a mut PageTable,
+    table: &'a mut Pages,
     quota: &mut Quota,
     offset: usize,
     spare: &mut Option<Frame>,
+    fill: impl FnOnce(PhysAddr),
 ) -> Result<&'a PteCell, MapError> {
     let cell = table.leaf_or_create(offset).ok_or(MapError::NoMemory)?;
     if cell.load().is_empty() {
@@ -274,9 +353,27 @@ fn filled<'a>(
             quota.give();
             return Err(MapError::NoMemory);
         };
+        fill(frame.address());
         cell.fill(Pte::leaf(Share::of(frame).into_raw(), CLEAN));
     }
     Ok(cell)
+}
+
+/// Copies a page that a table of the file owns to one that it owns or is about to.
+fn copy_page(from: PhysAddr, to: PhysAddr) {
+    let (from, to) = (from.to_direct(), to.to_direct());
+    // SAFETY: both frames are in the direct map and owned by the file, whose lock is held; programs may be writing to the first one.
+    unsafe { to.copy_from_nonoverlapping(from, PAGE_SIZE) };
+}
+
+/// Copies what a file was made with at `offset` to a page of zeroes that it is about to own.
+fn copy_origin(origin: &[u8], offset: usize, to: PhysAddr) {
+    let from = &origin[origin.len().min(offset)..];
+    // SAFETY: the frame is in the direct map, and nobody else has it.
+    unsafe {
+        to.to_direct()
+            .copy_from_nonoverlapping(from.as_ptr(), from.len().min(PAGE_SIZE));
+    }
 }
 
 /// Empties an entry; its frame, if nobody else has it.

@@ -62,6 +62,13 @@ impl Lanes {
         Running { lane, pages }
     }
 
+    /// Whether nobody syncs. Under the lock of the contents: whoever has taken pages under it before has stored them then.
+    pub fn is_idle(&self) -> bool {
+        // ORDERING: pairs with the release in `drop`.
+        let turns = self.0.iter().map(|lane| lane.turn.load(Ordering::Acquire));
+        turns.into_iter().all(|turn| turn.is_multiple_of(2))
+    }
+
     /// Who syncs. Whoever has taken pages, under the lock of the contents, before the caller did is among them, or has ended.
     pub fn turns(&self) -> Turns {
         Turns(core::array::from_fn(|lane| {

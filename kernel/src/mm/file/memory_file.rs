@@ -6,17 +6,30 @@ use super::mappers::Mappers;
 use crate::mm::error::MapError;
 use crate::mm::space::MemorySpace;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 
 /// Most such files at one time: each takes kernel heap that programs could ask for without end.
-const MOST_FILES: usize = 1024;
+const MOST_FILES: usize = 16_384;
 
-static FILES: AtomicUsize = AtomicUsize::new(0);
+/// All of them, by their numbers.
+static FILES: Mutex<Files> = Mutex::new(Files {
+    by_number: BTreeMap::new(),
+    next: 0,
+});
+
+#[derive(Debug)]
+struct Files {
+    by_number: BTreeMap<u64, Weak<MemoryFile>>,
+    next: u64,
+}
 
 /// A file in memory. It lives as long as a name, a descriptor or a mapping refers to it.
 #[derive(Debug)]
 pub struct MemoryFile {
+    number: u64,
+    /// What `/proc/PID/maps` calls it.
+    name: Arc<str>,
     /// Held by who changes the size or writes bytes by system call.
     pub(super) changing: SleepMutex<()>,
     /// Who syncs.
@@ -33,22 +46,37 @@ pub struct Change<'a> {
 }
 
 impl MemoryFile {
-    /// An empty file; `None` without memory, or when there are too many.
-    pub fn new() -> Option<Arc<Self>> {
-        let more = |count| (count < MOST_FILES).then_some(count + 1);
-        FILES
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .ok()?;
-        let Some(contents) = Contents::new() else {
-            FILES.fetch_sub(1, Ordering::Relaxed);
+    /// A file with these bytes, which are copied as they are needed; `None` when there are too many files. The name is for people.
+    pub fn new(name: impl Into<Arc<str>>, origin: &'static [u8]) -> Option<Arc<Self>> {
+        let name = name.into();
+        let mut files = FILES.lock();
+        if files.by_number.len() >= MOST_FILES {
             return None;
-        };
-        Some(Arc::new(Self {
+        }
+        let number = files.next;
+        files.next += 1;
+        let file = Arc::new(Self {
+            number,
+            name,
             changing: SleepMutex::new(()),
             lanes: Lanes::new(),
-            contents: Mutex::new(contents),
+            contents: Mutex::new(Contents::of(origin)),
             mappers: Mappers::new(),
-        }))
+        });
+        files.by_number.insert(number, Arc::downgrade(&file));
+        Some(file)
+    }
+
+    /// The file with the lowest number from `number` on, and that number.
+    pub(super) fn next(number: u64) -> Option<(u64, Arc<Self>)> {
+        let files = FILES.lock();
+        let mut rest = files.by_number.range(number..);
+        rest.find_map(|(number, file)| Some((*number, file.upgrade()?)))
+    }
+
+    /// The name that it was made with.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Bytes.
@@ -107,6 +135,6 @@ impl Change<'_> {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        FILES.fetch_sub(1, Ordering::Relaxed);
+        FILES.lock().by_number.remove(&self.number);
     }
 }

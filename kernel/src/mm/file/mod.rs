@@ -16,7 +16,7 @@
 //!
 //! [`area`](FileArea) is the part of a file that a mapping shows, `pages` numbers them, `contents` holds them, `dirty` which of them were
 //! written to, `mappers` the address spaces to ask, `sync` and `resize` the operations that ask them, `lanes` what keeps
-//! syncs apart that run at the same time.
+//! syncs apart that run at the same time, `evict` what gives pages up when memory runs out.
 //!
 //! Locks, from the outside in: changes of the size, the lanes of syncs, the address space, the contents.
 //!
@@ -26,6 +26,7 @@ mod area;
 mod contents;
 mod counters;
 mod dirty;
+mod evict;
 mod lanes;
 mod mappers;
 mod memory_file;
@@ -38,6 +39,7 @@ mod sync;
 pub use area::FileArea;
 pub use contents::Copy;
 pub use counters::counters;
+pub use evict::evict;
 pub use memory_file::MemoryFile;
 #[cfg(not(target_os = "none"))]
 pub use pages::MAX_BYTES;

@@ -5,6 +5,8 @@ use super::memory_file::MemoryFile;
 use super::pages::offset_of;
 use crate::mm::FileArea;
 use crate::mm::invalidate::{Gather, Reclaim};
+use crate::mm::layout::PhysAddr;
+use crate::mm::map::share_of;
 use crate::mm::range::UserRange;
 use crate::mm::space::{Inner, MemorySpace};
 use crate::mm::vma::Area;
@@ -50,7 +52,43 @@ impl MemorySpace {
     }
 }
 
+impl MemorySpace {
+    /// Unmaps those of `pages` of `file`, which ascend, that are mapped from these frames and may not be written to; areas stay. CPUs may translate to them
+    /// until `reclaim` is finished.
+    pub(super) fn unmap_shown(
+        &self,
+        file: &MemoryFile,
+        pages: &[(u32, PhysAddr)],
+        reclaim: &mut Reclaim,
+    ) {
+        let mut gather = Gather::of(self, UserRange::ALL);
+        let inner = self.lock();
+        for (area, shown) in inner.parts_of(file) {
+            let start = shown.offset(area.range.start());
+            let before = |end: usize| pages.partition_point(|&(page, _)| offset_of(page) < end);
+            for &(page, frame) in &pages[before(start)..before(start + area.range.bytes())] {
+                let addr = area.range.start() + (offset_of(page) - start);
+                inner.unmap_read_only(addr, frame, &mut gather);
+            }
+        }
+        reclaim.add(self, &inner, gather);
+    }
+}
+
 impl Inner {
+    fn unmap_read_only(&self, addr: usize, frame: PhysAddr, gather: &mut Gather<'_>) {
+        let Some(cell) = self.table.leaf(addr) else {
+            return;
+        };
+        let entry = cell.load();
+        if entry.frame() != Some(frame) || entry.prot().write() {
+            return;
+        }
+        if let Some(share) = share_of(cell.take()) {
+            gather.freed_page(addr, share);
+        }
+    }
+
     /// The areas that show parts of `file`, and which.
     fn parts_of(&self, file: &MemoryFile) -> impl Iterator<Item = (&Area, &FileArea)> {
         self.areas.iter().filter_map(move |area| {

@@ -241,7 +241,7 @@ pub fn lent(space: &MemorySpace, pages: usize, lending: Lending) -> Vec<Share> {
 
 /// A file of so many pages.
 pub fn file_of(pages: usize) -> Arc<MemoryFile> {
-    let file = MemoryFile::new().unwrap();
+    let file = MemoryFile::new("file", &[]).unwrap();
     resize(&file, pages);
     file
 }
