@@ -259,6 +259,11 @@ impl OpenFile {
         }
     }
 
+    /// Whether it is the console.
+    pub const fn is_console(&self) -> bool {
+        matches!(self.node, Node::Device(Device::Console))
+    }
+
     /// What `stat` says.
     pub fn attributes(&self) -> Attributes {
         match &self.inode {

@@ -19,6 +19,7 @@ mod open;
 mod path;
 mod pipe;
 mod pseudo;
+pub mod record_locks;
 mod regular;
 mod table;
 mod transfer;

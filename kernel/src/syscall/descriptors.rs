@@ -5,11 +5,14 @@ use linux_raw_sys::general as linux;
 use super::args::{self, Args};
 use super::outcome::{Outcome, all_known, done};
 use crate::errno::Errno;
-use crate::fs::{self, CloseOnExec, Reading};
+use crate::fs::record_locks::{self, Lock, Record};
+use crate::fs::{self, CloseOnExec, OpenFile, Reading, Whence};
 use crate::task::Current;
+use core::ops::Range;
 
 pub(super) fn close(me: &Current, a: &Args) -> Outcome {
     let file = me.process().files.lock().remove(a.i32(0))?;
+    record_locks::closed(&file, me.process().pid());
     // The last reference may wake others: not under the lock.
     drop(file);
     Ok(0)
@@ -43,12 +46,18 @@ fn replace(me: &Current, from: i32, to: i32, close_on_exec: CloseOnExec) -> Outc
     let file = files.get(from)?;
     let old = files.replace(to, file, close_on_exec)?;
     drop(files);
-    drop(old);
+    if let Some(old) = old {
+        record_locks::closed(&old, me.process().pid());
+    }
     Ok(to as usize)
 }
 
 pub(super) fn fcntl(me: &Current, a: &Args) -> Outcome {
     let fd = a.i32(0);
+    if matches!(a.u32(1), linux::F_GETLK | linux::F_SETLK | linux::F_SETLKW) {
+        let file = me.process().files.lock().get(fd)?;
+        return record_lock(me, &file, a);
+    }
     let mut files = me.process().files.lock();
     let file = files.get(fd)?;
     match a.u32(1) {
@@ -64,6 +73,83 @@ pub(super) fn fcntl(me: &Current, a: &Args) -> Outcome {
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `struct flock`: type and origin in the first word, start, length, and a process.
+type Flock = [u64; 4];
+
+fn record_lock(me: &Current, file: &OpenFile, a: &Args) -> Outcome {
+    let owner = me.process().pid();
+    let argument = a.ptr::<Flock>(2);
+    let [how, start, len, _] = argument.read()?;
+    let (kind, whence) = (how as u16, (how >> 16) as u16);
+    let origin = match u32::from(whence) {
+        linux::SEEK_SET => 0,
+        linux::SEEK_CUR => file.seek(0, Whence::Current)? as i64,
+        linux::SEEK_END => file.attributes().size as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    let bytes = locked_bytes(origin.checked_add(start as i64), len as i64)?;
+    let inode = file.inode().ok_or(Errno::EBADF)?;
+    let lock = match u32::from(kind) {
+        linux::F_RDLCK => Lock::Shared,
+        linux::F_WRLCK => Lock::Exclusive,
+        linux::F_UNLCK if a.u32(1) != linux::F_GETLK => {
+            return done(record_locks::unlock(inode, owner, &bytes));
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let wanted = Record { owner, bytes, lock };
+    if a.u32(1) == linux::F_GETLK {
+        return done(
+            argument.write(match record_locks::conflict(inode, &wanted) {
+                Some(other) => flock(&other),
+                None => [how & !0xffff | u64::from(linux::F_UNLCK), start, len, 0],
+            }),
+        );
+    }
+    match lock {
+        Lock::Shared => file.may_read()?,
+        Lock::Exclusive if file.is_read_only() => return Err(Errno::EBADF),
+        Lock::Exclusive => {}
+    }
+    done(record_locks::lock(
+        inode,
+        &wanted,
+        a.u32(1) == linux::F_SETLKW,
+    ))
+}
+
+/// The bytes from `start` on, to the end of all for length 0; those before it for a negative one.
+fn locked_bytes(start: Option<i64>, len: i64) -> Result<Range<u64>, Errno> {
+    let start = start.ok_or(Errno::EOVERFLOW)?;
+    let (first, end) = match len {
+        0 => (start, i64::MAX),
+        1.. => (start, start.checked_add(len).ok_or(Errno::EOVERFLOW)?),
+        _ => (start.checked_add(len).ok_or(Errno::EINVAL)?, start),
+    };
+    let first = u64::try_from(first).map_err(|_| Errno::EINVAL)?;
+    let end = if end == i64::MAX {
+        u64::MAX
+    } else {
+        end as u64
+    };
+    Ok(first..end)
+}
+
+fn flock(record: &Record) -> Flock {
+    let kind = match record.lock {
+        Lock::Shared => linux::F_RDLCK,
+        Lock::Exclusive => linux::F_WRLCK,
+    };
+    let Range { start, end } = record.bytes;
+    let len = if end == u64::MAX { 0 } else { end - start };
+    [
+        u64::from(kind),
+        start,
+        len,
+        u64::from(record.owner.as_u32()),
+    ]
 }
 
 pub(super) fn pipe(me: &Current, a: &Args) -> Outcome {

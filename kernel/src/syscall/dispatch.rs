@@ -50,6 +50,8 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_ppoll => io::ppoll(me, a),
         nr::__NR_ioctl => io::ioctl(me, a),
         nr::__NR_fsync | nr::__NR_fdatasync => io::sync(me, a),
+        nr::__NR_sync => io::sync_all(),
+        nr::__NR_sync_file_range | nr::__NR_syncfs => io::sync(me, a),
 
         nr::__NR_close => descriptors::close(me, a),
         nr::__NR_dup => descriptors::dup(me, a),
@@ -178,6 +180,16 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
             // Asked for by C libraries at start, which do without.
             Err(Errno::ENOSYS)
         }
+        nr::__NR_socket | nr::__NR_socketpair => Err(Errno::EAFNOSUPPORT),
+        nr::__NR_getxattr
+        | nr::__NR_lgetxattr
+        | nr::__NR_fgetxattr
+        | nr::__NR_listxattr
+        | nr::__NR_llistxattr
+        | nr::__NR_flistxattr
+        | nr::__NR_setxattr
+        | nr::__NR_lsetxattr
+        | nr::__NR_fsetxattr => Err(Errno::EOPNOTSUPP),
         _ => unknown::call(me, number),
     }
 }

@@ -9,6 +9,7 @@ use super::outcome::{Outcome, done};
 use super::{clock, signals, vm};
 use crate::errno::Errno;
 use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
+use crate::mm;
 use crate::task::signal::{self, SignalSet};
 use crate::task::{self, Current, Deadline};
 use crate::user_memory::{UserBytes, UserPtr};
@@ -24,6 +25,9 @@ const MOST_PIECES: usize = 1024;
 
 /// How often a waiting `poll` looks.
 const POLL_INTERVAL_NS: u64 = 1_000_000;
+
+/// `struct termios` of the console: only that it is a terminal, so that programs write line by line.
+const TERMIOS: [u8; 36] = [0; 36];
 
 /// A request of this kernel's own: a descriptor to read what syncs have stored of a file in memory. As Linux's
 /// `_IO('S', 1)`.
@@ -143,6 +147,11 @@ pub(super) fn sync(me: &Current, a: &Args) -> Outcome {
     done(file(me, a.i32(0))?.sync())
 }
 
+pub(super) fn sync_all() -> Outcome {
+    mm::file::sync_all();
+    Ok(0)
+}
+
 pub(super) fn ftruncate(me: &Current, a: &Args) -> Outcome {
     let size = a.offset(1)?;
     done(file(me, a.i32(0))?.set_size(size))
@@ -159,6 +168,9 @@ pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
             file.set_nonblocking(a.ptr::<u32>(2).read()? != 0);
             Ok(0)
         }
+        ioctl::TCGETS if file.is_console() => {
+            done(UserBytes::new(a.usize(2), TERMIOS.len())?.copy_from(&TERMIOS))
+        }
         STORED => {
             let stored = file.stored()?;
             files.lock().insert(stored, CloseOnExec::Yes, 0)
@@ -172,7 +184,6 @@ pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
 
 /// Requests of `/dev/zerocopy`. The file is let go: who waits in one must not keep the service from ending.
 fn zero_copy(me: &Current, file: Arc<OpenFile>, number: u32, argument: usize) -> Outcome {
-    // The console is no terminal: programs need not draw.
     let service = file.service().ok_or(Errno::ENOTTY)?;
     drop(file);
     done(zerocopy::request(&service, me, number, argument))

@@ -15,7 +15,7 @@ use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::exec::error::ExecError;
 use crate::exec::{self, Arguments, Script, UserEntry};
-use crate::fs::{self, Path};
+use crate::fs::{self, Path, record_locks};
 use crate::mm::{MemoryFile, MemorySpace, SpaceUse};
 use crate::zerocopy;
 
@@ -126,6 +126,10 @@ fn enter_space(me: &Current, space: Arc<MemorySpace>) {
 
 fn reset_process(me: &Current, path: String) {
     let closing = me.process().files.lock().take_close_on_exec();
+    let pid = me.process().pid();
+    closing
+        .iter()
+        .for_each(|file| record_locks::closed(file, pid));
     drop(closing);
     {
         let mut actions = me.process().actions.lock();

@@ -189,6 +189,7 @@ impl Process {
     pub(super) fn finish(self: &Arc<Self>, status: ExitStatus) {
         let files = core::mem::replace(&mut *self.files.lock(), FdTable::empty());
         drop(files);
+        fs::record_locks::release(self.pid);
         self.leave_children();
         self.release_space();
         self.report_end(status);

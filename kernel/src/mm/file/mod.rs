@@ -44,3 +44,4 @@ pub use memory_file::MemoryFile;
 #[cfg(not(target_os = "none"))]
 pub use pages::MAX_BYTES;
 pub use pages::PageRange;
+pub use sync::sync_all;

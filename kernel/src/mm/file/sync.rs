@@ -16,6 +16,16 @@ use super::pages::{PIECE_PAGES, PageRange, offset_of};
 use crate::mm::error::MapError;
 use alloc::vec::Vec;
 
+/// Brings the stored copies of all files up to date, as far as there is memory.
+pub fn sync_all() {
+    let mut number = 0;
+    while let Some((found, file)) = MemoryFile::next(number) {
+        number = found + 1;
+        // Nobody is there to be told.
+        let _stored = file.sync(PageRange::WHOLE);
+    }
+}
+
 impl MemoryFile {
     /// Brings the stored copy of `range` up to date: all that was written before the call. Waits for other CPUs.
     ///
