@@ -193,15 +193,13 @@ impl Found {
     /// The directory for a new name.
     ///
     /// # Errors
-    /// EEXIST if something has it, EPERM where programs may change nothing.
+    /// EEXIST if something has it, ENOENT where programs may change nothing, as on Linux.
     pub fn for_new_name(&self) -> Result<&Arc<Inode>, Errno> {
         if self.inode.is_some() {
             return Err(Errno::EEXIST);
         }
-        self.directory
-            .directory()
-            .ok_or(Errno::ENOTDIR)?
-            .may_change()?;
+        let directory = self.directory.directory().ok_or(Errno::ENOTDIR)?;
+        directory.may_change().map_err(|_| Errno::ENOENT)?;
         Ok(&self.directory)
     }
 }

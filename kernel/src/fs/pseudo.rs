@@ -44,6 +44,8 @@ pub(super) enum Pseudo {
     IrqOff,
     /// The mappings of the reading process.
     Maps,
+    /// Writing anything has files give up the memory that they can fill again.
+    DropCaches,
     /// Processors, as far as programs count them.
     CpuInfo,
     /// Memory.
@@ -71,6 +73,7 @@ const FILES: &[(&str, Pseudo)] = &[
     ("/proc/shootdown/irqoff", Pseudo::IrqOff),
     ("/proc/self/maps", Pseudo::Maps),
     ("/proc/self/comm", Pseudo::Comm),
+    ("/proc/sys/vm/drop_caches", Pseudo::DropCaches),
     ("/proc/cpuinfo", Pseudo::CpuInfo),
     ("/proc/meminfo", Pseudo::MemInfo),
     ("/sys/devices/system/cpu/online", Pseudo::CpusOnline),
@@ -116,7 +119,7 @@ impl Pseudo {
     /// Those of its file.
     pub fn permissions(self) -> u32 {
         match self {
-            Self::Backtrace | Self::IrqOff => 0o200,
+            Self::Backtrace | Self::IrqOff | Self::DropCaches => 0o200,
             Self::Policy | Self::Idle | Self::FirstWrites | Self::Latency => 0o644,
             Self::Calls | Self::CpuOnline(_) => 0o644,
             _ => 0o444,
@@ -134,7 +137,7 @@ impl Pseudo {
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text, task::usable_cpu_bits()),
             Self::Calls => return (CALLS.get().ok_or(Errno::EINVAL)?.lines)(),
-            Self::IrqOff | Self::Backtrace => return Err(Errno::EINVAL),
+            Self::IrqOff | Self::Backtrace | Self::DropCaches => return Err(Errno::EINVAL),
             Self::Maps => maps(&mut text),
             Self::CpuInfo => cpu_info(&mut text),
             Self::MemInfo => mem_info(&mut text),
@@ -162,6 +165,9 @@ impl Pseudo {
                 .choose(),
             Self::Latency => latency::command(bytes)?,
             Self::Backtrace => backtrace::print_all(),
+            Self::DropCaches => {
+                mm::file::evict(usize::MAX);
+            }
             Self::Calls => (CALLS.get().ok_or(Errno::EINVAL)?.run)(word())?,
             Self::IrqOff => irqoff::keep_irqs_off(word())?,
             Self::CpuOnline(cpu) => CPU_COMMAND.get().ok_or(Errno::EINVAL)?(cpu, bytes)?,

@@ -214,7 +214,7 @@ fn create_new(path: &Path, inode: Arc<Inode>) -> Result<(), Errno> {
 /// A new directory (`mkdir`).
 ///
 /// # Errors
-/// EEXIST, EPERM among pseudo files, ENOSPC, else as [`attributes`].
+/// EEXIST, ENOSPC, ENOENT among pseudo files, too, else as [`attributes`].
 pub fn make_directory(path: &Path, permissions: u32) -> Result<(), Errno> {
     let directory = What::Directory(Directory::new(false));
     create_new(path, Inode::new(directory, permissions)?)
