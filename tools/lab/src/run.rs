@@ -41,6 +41,7 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         memory_mib: MEMORY_MIB,
         kernel: &kernel,
         options: &run.options,
+        image: None,
         program: (&session::guest_name(path), &image),
         arguments: &arguments.join(" "),
         files: &[],
