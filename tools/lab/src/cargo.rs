@@ -64,6 +64,11 @@ pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
     build(&format!("{} --bins", user()), "the user programs")
 }
 
+/// Builds one of them.
+pub fn build_user_program(name: &str) -> Outcome<BTreeMap<String, PathBuf>> {
+    build(&format!("{} --bin {name}", user()), name)
+}
+
 /// The arguments of cargo that build user programs, but for which.
 pub fn user() -> String {
     format!("build --release -p shootdown-user --target {USER_TARGET}")

@@ -8,7 +8,7 @@ use crate::cli::Doctor;
 use crate::failure::Outcome;
 use crate::machine::disc;
 use crate::machine::{self, HOW_TO_FETCH, answer};
-use crate::{cargo, place, session};
+use crate::{cargo, image, place, session};
 
 /// The emulator, as it is listed.
 const QEMU: &str = "qemu";
@@ -35,6 +35,7 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     let mut items = Vec::from(builders());
     items.extend(machines(doctor)?);
     items.extend(discs());
+    items.push(packages());
     items.extend(checkers());
     items.extend(helpers());
     for item in &items {
@@ -171,6 +172,18 @@ fn discs() -> [Item; 2] {
             disc::UEFI_INSTALL,
         ),
     ]
+}
+
+/// What makes images of packages.
+fn packages() -> Item {
+    let apt = answer(Command::new("apt-get").arg("--version"));
+    let dpkg = answer(Command::new("dpkg-deb").arg("--version"));
+    item(
+        "apt-get, dpkg-deb",
+        apt.filter(|_| dpkg.is_some()),
+        "make file systems of Debian packages (`./lab image`)",
+        image::INSTALL,
+    )
 }
 
 /// What `./lab test` checks the source with.

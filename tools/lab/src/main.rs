@@ -13,6 +13,7 @@ mod failure;
 mod figures;
 mod footprint;
 mod host;
+mod image;
 mod initramfs;
 mod iso;
 mod machine;
@@ -59,6 +60,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
             bench::command(&bench, report::summary).map(|()| ExitCode::SUCCESS)
         }
         Command::Run(arguments) => run::command(&arguments),
+        Command::Image(arguments) => image::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
         Command::Sim(arguments) => sim::command(&arguments),
         Command::Stories(arguments) => stories::command(&arguments),

@@ -1,4 +1,4 @@
-//! `lab run`: boots a machine around one program from the host; its exit status becomes ours.
+//! `lab run`: boots a machine around one program from the host, or from an image of packages; its exit status becomes ours.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,9 +7,15 @@ use std::time::Duration;
 
 use crate::cli::{MachineKind, Run};
 use crate::failure::{Failure, Outcome};
+use crate::image::Image;
 use crate::machine::{Boot, Emulator, End, Finished, MEMORY_MIB, Nested, VMM, signal_number};
 use crate::program;
 use crate::session::{self, Session};
+
+/// The first process beside an image, which starts its program.
+const START: &str = "start";
+/// What that says at its end if a signal has ended the program, with a number behind it.
+const KILLED: &str = "was killed by signal ";
 
 /// Runs the program.
 ///
@@ -21,7 +27,6 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         let remedy = "name a static x86-64 Linux program";
         return Err(Failure::input("no program given", remedy));
     };
-    let path = Path::new(path);
     check_arguments(arguments)?;
     if let Some(option) = arguments.iter().find(|word| is_own_option(word)) {
         eprintln!(
@@ -32,17 +37,37 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         let cause = "a deadline of 0 s leaves no time";
         return Err(Failure::input(cause, "--deadline takes 1 or more"));
     }
-    let image = program::read(path)?;
+    let image = run.image.as_deref().map(Image::open).transpose()?;
+    let start = image.as_ref();
+    let start = start
+        .map(|image| start_words(image, path, run))
+        .transpose()?;
+    let alone = match start {
+        None => Some(program::read(Path::new(path))?),
+        Some(_) => None,
+    };
     let session = Session::open(&run.emulator, &[run.machine])?;
     let kernel = session.kernel(run.machine)?;
+    let (name, program) = match alone {
+        Some(program) => (session::guest_name(Path::new(path)), program),
+        None => (START.to_owned(), session::built(START)?),
+    };
+    let words: Vec<&str> = start
+        .iter()
+        .flatten()
+        .chain(arguments)
+        .map(String::as_str)
+        .collect();
+    let usual = image.as_ref().map_or(MEMORY_MIB, Image::memory_mib);
     let boot = Boot {
         emulator: Emulator::Qemu(&session.qemu, run.emulator.accel.settle(cpus)?),
         cpus,
-        memory_mib: MEMORY_MIB,
+        memory_mib: run.memory.unwrap_or(usual),
         kernel: &kernel,
         options: &run.options,
-        program: (&session::guest_name(path), &image),
-        arguments: &arguments.join(" "),
+        image: image.as_ref().map(Image::tree),
+        program: (&name, &program),
+        arguments: &words.join(" "),
         files: &[],
         deadline: Duration::from_secs(run.deadline.into()),
     };
@@ -51,6 +76,16 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         Some(vcpus) => nested(run, vcpus.into(), &boot, &session)?,
     };
     end(&finished)
+}
+
+/// What the first process is told beside an image, before the program's own arguments.
+fn start_words(image: &Image, program: &str, run: &Run) -> Outcome<[String; 2]> {
+    let words = [
+        format!("--directory={}", run.directory),
+        image.program(program)?,
+    ];
+    check_arguments(&words)?;
+    Ok(words)
 }
 
 /// The same in the reference kernel as a guest of the machine's.
@@ -76,10 +111,11 @@ fn nested(run: &Run, vcpus: usize, boot: &Boot<'_>, session: &Session) -> Outcom
 }
 
 fn end(finished: &Finished) -> Outcome<ExitCode> {
-    match &finished.end {
+    let end = finished.end.of_started(&finished.console, KILLED);
+    match &end {
         End::Exited(status) => Ok(ExitCode::from(*status)),
         End::Signalled(name) => {
-            eprintln!("lab: {}", finished.end);
+            eprintln!("lab: {end}");
             Ok(ExitCode::from(128 + signal_number(name).unwrap_or(0)))
         }
         _ => Err(Failure::Machine(finished.account())),
@@ -93,6 +129,9 @@ fn is_own_option(word: &str) -> bool {
         "--machine",
         "--cpus",
         "--deadline",
+        "--image",
+        "--directory",
+        "--memory",
         "--options",
         "--guest",
         "--vmm",

@@ -77,6 +77,13 @@ pub fn load_programs() -> Outcome<BTreeMap<String, Vec<u8>>> {
     cargo::build_user()?.into_iter().map(read).collect()
 }
 
+/// One user program, built.
+pub fn built(name: &str) -> Outcome<Vec<u8>> {
+    let mut built = cargo::build_user_program(name)?;
+    let missing = || Failure::work(format!("cargo built no {name}"));
+    crate::program::read(&built.remove(name).ok_or_else(missing)?)
+}
+
 /// One of the user programs.
 pub fn image<'a>(programs: &'a BTreeMap<String, Vec<u8>>, name: &str) -> Outcome<&'a [u8]> {
     programs.get(name).map(Vec::as_slice).ok_or_else(|| {

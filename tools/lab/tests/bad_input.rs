@@ -218,6 +218,19 @@ fn arguments_that_cannot_reach_the_program() {
 }
 
 #[test]
+fn images_that_are_none() {
+    let fixture = Fixture::new();
+    assert_refused(
+        &fixture.lab(&["run", "--image", "not-made", "ls"]),
+        &["no image not-made", "./lab image --name not-made"],
+    );
+    for words in [["image", "no package"], ["image", "--name=../up"]] {
+        let answer = fixture.lab(&[words[0], words[1], "dash"]);
+        assert_refused(&answer, &["is no name"]);
+    }
+}
+
+#[test]
 fn no_qemu() {
     let fixture = Fixture::new();
     let program = fixture.program();

@@ -79,6 +79,7 @@ impl Machine {
                     memory_mib: MEMORY_MIB,
                     kernel,
                     options: &start.options,
+                    image: None,
                     program: (name, image),
                     arguments: &start.arguments.join(" "),
                     files,

@@ -33,9 +33,12 @@ pub enum Command {
     /// Make one HTML page of a result that bench wrote, or of two beside each other.
     #[command(after_help = "Example: ./lab report before.json after.json")]
     Report(Report),
-    /// Boot a machine and run one static program from this host in it.
+    /// Boot a machine and run one program in it: a static one from this host, or one of an image.
     #[command(after_help = "Example: ./lab run --cpus 4 ./hello world")]
     Run(Run),
+    /// Make a file system of Debian packages, from which `run --image` boots; installs nothing here.
+    #[command(after_help = "Example: ./lab image stress-ng")]
+    Image(Image),
     /// Run every check and end with the totals.
     #[command(after_help = "Example: ./lab test --only \"kernel: t_memory\"")]
     Test(Test),
@@ -179,7 +182,7 @@ pub struct Report {
 /// `lab run`
 #[derive(Debug, Args)]
 pub struct Run {
-    /// A static x86-64 Linux program and its arguments; options of `run` stand before it
+    /// A static x86-64 Linux program and its arguments, with --image a program in it; options of `run` stand before it
     #[arg(
         value_name = "PROGRAM [ARGS]",
         required = true,
@@ -200,6 +203,20 @@ pub struct Run {
     /// Seconds until the machine is ended
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub deadline: u32,
+    /// Boot with this file system, which `lab image` made, and run a program in it
+    #[arg(long, value_name = "NAME", conflicts_with = "guest")]
+    pub image: Option<String>,
+    /// Where the program of an image starts
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        default_value = "/",
+        requires = "image"
+    )]
+    pub directory: String,
+    /// Memory of the machine [default: 512; with an image three times its size more]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    pub memory: Option<u32>,
     /// Further words for the kernel's command line
     #[arg(
         long,
@@ -225,6 +242,17 @@ pub struct Run {
     pub verbose: bool,
     #[command(flatten)]
     pub emulator: Emulator,
+}
+
+/// `lab image`
+#[derive(Debug, Args)]
+pub struct Image {
+    /// Packages of Debian; what they depend on comes with them, what they recommend does not
+    #[arg(value_name = "PACKAGE", required = true)]
+    pub packages: Vec<String>,
+    /// What the image is called [default: as the first package]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
 }
 
 /// `lab iso`

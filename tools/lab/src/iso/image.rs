@@ -53,7 +53,7 @@ pub fn make(
         .iter()
         .map(|(name, image)| (*name, &image[..]))
         .collect();
-    let archive = initramfs::pack(&images, symbols::table(kernel).as_deref(), &[])
+    let archive = initramfs::pack(None, &images, symbols::table(kernel).as_deref(), &[])
         .doing("pack the initial file system")?;
     let bare = directory.join("kernel");
     let image = std::fs::read(kernel).doing("read the kernel")?;

@@ -15,7 +15,8 @@ use super::monitor::Monitor;
 use super::symbols;
 use crate::bench::{self, OnLinux};
 use crate::failure::{Doing, Failure, Outcome, last_lines};
-use crate::{initramfs, place};
+use crate::initramfs::{self, Tree};
+use crate::place;
 
 /// Guest memory that suffices: the workloads map far less, Linux needs some 200 MiB for itself.
 pub const MEMORY_MIB: u32 = 512;
@@ -57,6 +58,8 @@ pub struct Boot<'a> {
     pub kernel: &'a Kernel,
     /// Further words for the kernel's command line.
     pub options: &'a str,
+    /// The files beside which the program stands; none if it comes alone.
+    pub image: Option<&'a Tree>,
     /// The program's name and image.
     pub program: (&'a str, &'a [u8]),
     /// The program's arguments, with spaces between.
@@ -103,7 +106,8 @@ impl Boot<'_> {
             Kernel::Shootdown(image) => symbols::table(image),
             Kernel::Linux(_) => None,
         };
-        let archive = initramfs::pack(&[self.program], symbols.as_deref(), &self.files()?)
+        let (programs, files) = ([self.program], self.files()?);
+        let archive = initramfs::pack(self.image, &programs, symbols.as_deref(), &files)
             .doing("pack the initial file system")?;
         let directory = tempfile::Builder::new().prefix("lab-").tempdir();
         let directory = directory.doing("make a temporary directory")?;
@@ -193,15 +197,15 @@ impl Boot<'_> {
 
     /// What the kernel is told.
     fn command_line(&self) -> String {
-        let program = self.program.0;
+        let program = initramfs::program_path(self.image, self.program.0);
         let mut line = match (self.emulator, self.kernel) {
             // It tells nothing by its exit code.
-            (Emulator::Bochs(..), _) => format!("init=/bin/{program} machine=bochs"),
-            (_, Kernel::Shootdown(_)) => format!("init=/bin/{program}"),
+            (Emulator::Bochs(..), _) => format!("init={program} machine=bochs"),
+            (_, Kernel::Shootdown(_)) => format!("init={program}"),
             // The settings favour Linux: no mitigations, no clock watchdog (see docs/measuring.md). Where the host is busy it reports stalls, in the middle of
             // what a program prints: not these.
             (_, Kernel::Linux(_)) => format!(
-                "rdinit=/bin/{program} console=ttyS0 loglevel=1 panic=-1 mitigations=off tsc=reliable no_timer_check"
+                "rdinit={program} console=ttyS0 loglevel=1 panic=-1 mitigations=off tsc=reliable no_timer_check"
             ),
         };
         if self.idle_cpus() > 0 {
@@ -314,6 +318,7 @@ mod tests {
             memory_mib: MEMORY_MIB,
             kernel,
             options,
+            image: None,
             program,
             arguments,
             files: &[],
@@ -332,6 +337,12 @@ mod tests {
             "init=/bin/p break=no-wait -- --x 1"
         );
         assert_eq!(ours("", ""), "init=/bin/p");
+        let image = Tree::default();
+        let beside = Boot {
+            image: Some(&image),
+            ..boot(&kernel, P, "", "")
+        };
+        assert_eq!(beside.command_line(), "init=/boot/p");
         let kernel = Kernel::Linux("k".into());
         let linux = boot(&kernel, P, "", "--x").command_line();
         assert!(

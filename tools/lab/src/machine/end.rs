@@ -95,6 +95,22 @@ impl End {
         }
     }
 
+    /// The end of a program that the first process has started, and whose end it has taken over: as a shell does, it exits with 128 and the number of a
+    /// signal, and says before, behind these words, that there was one.
+    pub fn of_started(&self, console: &str, words: &str) -> Self {
+        const KILLED: u8 = 128;
+        let said = console.rsplit_once(words).and_then(|(_, rest)| {
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse::<u8>().ok()
+        });
+        match (self, said) {
+            (Self::Exited(status), Some(number)) if *status == KILLED.wrapping_add(number) => {
+                Self::Signalled(signal_name(number.into()))
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// The ends that do not depend on the guest.
     fn outside(child: &Child, deadline: Duration) -> Option<Self> {
         use std::os::unix::process::ExitStatusExt;
@@ -267,6 +283,17 @@ mod tests {
         let end_of_boot = end("Kernel panic - not syncing: VFS");
         assert!(matches!(end_of_boot, End::Panicked(_)));
         assert_eq!(end(""), End::Reset);
+    }
+
+    #[test]
+    fn started_programs_end_as_is_said() {
+        let end = |status: u8, console: &str| End::Exited(status).of_started(console, "by signal ");
+        assert_eq!(
+            end(139, "x by signal 11\r\n"),
+            End::Signalled("SIGSEGV".into())
+        );
+        assert_eq!(end(139, "nothing"), End::Exited(139));
+        assert_eq!(end(0, "x by signal 11\r\n"), End::Exited(0));
     }
 
     #[test]

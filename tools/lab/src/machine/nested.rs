@@ -40,7 +40,7 @@ impl Nested<'_> {
         let image = std::fs::read(path).doing(format!("read {}", path.display()))?;
         let (name, program) = self.program;
         let program = stripped(program);
-        let archive = initramfs::pack(&[(name, &program)], None, &[])
+        let archive = initramfs::pack(None, &[(name, &program)], None, &[])
             .doing("pack the guest's initial file system")?;
         Ok(vec![
             (KERNEL_PATH.to_owned(), stripped(&image)),

@@ -25,6 +25,7 @@ pub fn run(kernel: &Path, program: &Path, deadline: Duration) -> Outcome<Option<
         memory_mib: MEMORY_MIB,
         kernel: &Kernel::Shootdown(kernel.to_owned()),
         options: "",
+        image: None,
         program: (&name, &program::read(program)?),
         arguments: "",
         files: &[],

@@ -29,6 +29,7 @@ pub fn run(arguments: &Torture) -> Outcome<Ended> {
         kernel: &kernel,
         options: &format!("torture={} seed={}", arguments.seconds, arguments.seed),
         // Nothing runs in ring 3.
+        image: None,
         program: ("none", b""),
         arguments: "",
         files: &[],
