@@ -53,6 +53,7 @@ pub mod report;
 pub mod signals;
 pub mod summary;
 pub mod survey;
+pub mod sysbench;
 pub mod torture;
 pub mod vmm;
 pub mod wanderer;

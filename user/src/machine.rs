@@ -69,12 +69,23 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
 
 /// Pins a thread by the kernel's number to `cpu`, where it runs some time later.
 pub fn pin_thread_to(thread: i32, cpu: usize) -> io::Result<()> {
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
+    pin_thread(thread, &[cpu])
+}
+
+/// Lets the calling thread run on these CPUs.
+pub fn pin_to_all(cpus: &[usize]) -> io::Result<()> {
+    pin_thread(0, cpus)
+}
+
+fn pin_thread(thread: i32, cpus: &[usize]) -> io::Result<()> {
     let mut set = empty_cpu_set();
-    // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
+    for &cpu in cpus {
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: `cpu` is below CPU_SETSIZE.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
     // SAFETY: `set` is a valid `cpu_set_t` of the size passed; pid 0 is the calling thread.
     done(unsafe { libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &set) })
 }

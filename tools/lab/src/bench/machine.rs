@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::row::Row;
 use crate::failure::{Doing, Failure, Outcome};
+use crate::image::Image;
 use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel, MEMORY_MIB};
 use crate::progress::Progress;
 use crate::protocol::{self, Message, Object};
@@ -22,6 +24,8 @@ pub enum Machine {
         kernel: Kernel,
         /// The program's name and image.
         program: (&'static str, Vec<u8>),
+        /// The image of packages beside which it stands.
+        image: Option<Arc<Image>>,
         /// What it needs beside itself, by path.
         files: Vec<(String, Vec<u8>)>,
     },
@@ -70,17 +74,20 @@ impl Machine {
             Self::Booted {
                 qemu,
                 kernel,
-                program: (name, image),
+                program: (name, program),
+                image,
                 files,
             } => {
                 let boot = Boot {
                     emulator: Emulator::Qemu(qemu, start.accel),
                     cpus: start.cpus,
-                    memory_mib: MEMORY_MIB,
+                    memory_mib: image
+                        .as_ref()
+                        .map_or(MEMORY_MIB, |image| image.memory_mib()),
                     kernel,
                     options: &start.options,
-                    image: None,
-                    program: (name, image),
+                    image: image.as_ref().map(|image| image.tree()),
+                    program: (name, program),
                     arguments: &start.arguments.join(" "),
                     files,
                     deadline: start.deadline,

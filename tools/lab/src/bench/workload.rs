@@ -34,8 +34,10 @@ pub struct Program {
     pub default_pages: &'static [u32],
     /// Whether all actors share one CPU.
     pub shares_cpu: bool,
-    /// Whether a row is a percentile over intervals, of which many are needed.
-    pub has_intervals: bool,
+    /// How long and how often each row is measured, where that is not as usual.
+    pub effort: Option<OwnEffort>,
+    /// The image of packages that it needs, as `lab image` makes it.
+    pub image: Option<&'static str>,
     /// A policy besides those of all workloads.
     pub own_policy: Option<&'static str>,
     /// Policies that are compared on the reference kernel without a choice.
@@ -87,7 +89,8 @@ impl Program {
         default_actors: &[1, 2, 4],
         default_pages: &[1],
         shares_cpu: false,
-        has_intervals: false,
+        effort: None,
+        image: None,
         own_policy: None,
         default_policies: ["before", "published", "best"],
         linux: OnLinux::Always,
@@ -124,6 +127,15 @@ impl Program {
     pub fn busy_cpus(&self, actors: u32) -> usize {
         if self.shares_cpu { 1 } else { actors as usize }
     }
+}
+
+/// How long and how often rows are measured: milliseconds of a slice, rounds, milliseconds before them, boots.
+#[derive(Debug)]
+pub struct OwnEffort {
+    /// With `--quick`.
+    pub quick: [u32; 4],
+    /// Without.
+    pub whole: [u32; 4],
 }
 
 /// What runs in guests.

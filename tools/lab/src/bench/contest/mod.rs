@@ -96,6 +96,7 @@ impl Plan for ContestPlan<'_> {
             qemu: session.qemu,
             // Nothing runs in ring 3.
             program: ("none", Vec::new()),
+            image: None,
             files: Vec::new(),
         }])
     }

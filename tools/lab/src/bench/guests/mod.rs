@@ -195,6 +195,7 @@ impl Plan for GuestPlan<'_> {
                     _ => self.session.kernel(host)?,
                 },
                 program: (VMM, image.to_vec()),
+                image: None,
                 files: files.clone(),
             })
         };

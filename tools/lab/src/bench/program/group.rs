@@ -50,14 +50,16 @@ impl Group {
             ));
         }
         let is_crowded = busy > host_cores() && !counts;
-        let [slice_ms, rounds, warmup_ms, boots] = match (bench.quick, is_crowded) {
-            // For a 99th percentile over intervals: many, each long enough for a long time with interrupts off.
-            (true, _) if bench.workload.has_intervals => [100, 8, 100, 1],
-            (false, _) if bench.workload.has_intervals => [100, 25, 100, 3],
+        let usual = match (bench.quick, is_crowded) {
             (true, false) => [30, 3, 20, 2],
             (true, true) => [60, 2, 20, 1],
             (false, false) => [60, 7, 50, 5],
             (false, true) => [150, 5, 50, 1],
+        };
+        let [slice_ms, rounds, warmup_ms, boots] = match &bench.workload.effort {
+            Some(own) if bench.quick => own.quick,
+            Some(own) => own.whole,
+            None => usual,
         };
         Ok(Self {
             cpus,

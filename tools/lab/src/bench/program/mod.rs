@@ -11,6 +11,8 @@ mod merge;
 mod plan;
 mod table;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::machine::{Machine, Start};
@@ -20,6 +22,7 @@ use super::row::{Row, stale};
 use super::workload::Program;
 use crate::cli::MachineKind;
 use crate::failure::{Failure, Outcome};
+use crate::image::Image;
 use crate::machine::{self, host_cores};
 use crate::progress::Progress;
 use crate::protocol::Object;
@@ -39,11 +42,14 @@ impl Plan for ProgramPlan<'_> {
         let kernels = self.machines.iter().map(|&kind| self.session.kernel(kind));
         let kernels = kernels.collect::<Outcome<Vec<_>>>()?;
         let programs = session::load_programs()?;
-        let image = session::image(&programs, name)?;
+        let program = session::image(&programs, name)?;
+        let image = self.axes.program.image.map(Image::open).transpose()?;
+        let image = image.map(Arc::new);
         let machine = |kernel| Machine::Booted {
             qemu: self.session.qemu.clone(),
             kernel,
-            program: (name, image.to_vec()),
+            program: (name, program.to_vec()),
+            image: image.clone(),
             files: Vec::new(),
         };
         Ok(kernels.into_iter().map(machine).collect())

@@ -12,6 +12,7 @@ mod quiet;
 mod reclaim;
 mod selected;
 mod shoot;
+mod sysbench;
 mod syscall;
 mod zerocopy;
 
@@ -21,6 +22,7 @@ use super::workload::{Contest, OnLinux, Program};
 pub const PROGRAMS: &[&Program] = &[
     &madvise::PROGRAM,
     &dirtysync::PROGRAM,
+    &sysbench::PROGRAM,
     &pingpong::PROGRAM,
     &preemptoff::PROGRAM,
     &zerocopy::PROGRAM,

@@ -10,7 +10,7 @@ use crate::bench::columns::{Column, Format};
 use crate::bench::program::Merge;
 use crate::bench::row::Row;
 use crate::bench::sim::Simulated;
-use crate::bench::workload::{OnLinux, Program};
+use crate::bench::workload::{OnLinux, OwnEffort, Program};
 use crate::protocol::Object;
 
 /// The workload.
@@ -19,7 +19,11 @@ pub const PROGRAM: Program = Program {
     about: "A thread of high priority wakes up by the clock while others unmap memory and some keep interrupts off (table T3)",
     default_actors: &[2, 4],
     default_pages: &[8],
-    has_intervals: true,
+    // For a 99th percentile over intervals: many, each long enough for a long time with interrupts off.
+    effort: Some(OwnEffort {
+        quick: [100, 8, 100, 1],
+        whole: [100, 25, 100, 3],
+    }),
     linux: OnLinux::IfAsked,
     title: |pages| {
         format!(
