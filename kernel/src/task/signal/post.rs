@@ -9,29 +9,53 @@ use crate::task::{Current, ExitStatus, Process, Thread, sched};
 
 /// Posts a signal to one thread, wherever it is.
 ///
-/// An ignored signal is dropped unless it is blocked; SIGKILL ends the process.
+/// An ignored signal is dropped unless it is blocked; SIGKILL ends the process, those that stop it do so at once.
 pub fn post_to_thread(thread: &Arc<Thread>, info: SigInfo) {
     let signal = info.signal();
     if signal == Signal::KILL {
         end_process(thread.process(), ExitStatus::Killed(signal));
         return;
     }
-    let ignored = thread.process().actions.lock().get(signal).ignores(signal);
+    let process = thread.process();
+    oppose(process, signal);
+    let action = process.actions.lock().get(signal);
+    let ignored = action.ignores(signal);
+    let stops = action.stops(signal);
     let deliverable = {
         let mut signals = thread.signals.lock();
         let blocked = signals.blocked.contains(signal);
         if ignored && !blocked {
             return;
         }
-        signals.add(info);
+        if blocked || !stops {
+            signals.add(info);
+        }
         !blocked
     };
+    if deliverable && stops {
+        return process.stop(signal);
+    }
     if deliverable {
         thread.add_work(work::SIGNAL);
         sched::nudge(thread);
     }
     // Also when blocked: the thread may be in `sigtimedwait`.
     sched::unpark(thread);
+}
+
+/// SIGCONT has a process go on, whatever it does about the signal; signals to stop and to go on make each other undone.
+fn oppose(process: &Arc<Process>, signal: Signal) {
+    let undone = match signal {
+        Signal::CONT => SignalSet::STOPPING,
+        _ if SignalSet::STOPPING.contains(signal) => SignalSet::only(Signal::CONT),
+        _ => return,
+    };
+    for thread in process.threads() {
+        thread.signals.lock().forget(undone);
+    }
+    if signal == Signal::CONT {
+        process.resume();
+    }
 }
 
 /// Posts a signal to a process: to a thread that does not block it if there is one.
