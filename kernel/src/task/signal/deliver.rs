@@ -14,12 +14,12 @@ const SYSCALL_BYTES: u64 = 2;
 /// Sees to [`work::EXIT`] and [`work::SIGNAL`] of the current thread. Interrupts are on. May end
 /// the thread instead of returning.
 pub fn handle_work(me: &Current, frame: &mut TrapFrame) {
-    if me.work() & work::EXIT != 0 {
+    me.clear_work(work::SIGNAL);
+    rest_while_stopped(me);
+    if me.is_ending() {
         // The process has its status already; this one is not looked at.
         exit_thread(ExitStatus::Killed(Signal::KILL));
     }
-    me.clear_work(work::SIGNAL);
-    rest_while_stopped(me);
     let restart = me.with_context(|context| context.restart.take());
     let mut handled = false;
     // Bounded: delivering a signal to a handler ends the loop.
