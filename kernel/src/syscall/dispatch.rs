@@ -88,7 +88,7 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_munmap => memory::munmap(a),
         nr::__NR_mprotect => memory::mprotect(a),
         nr::__NR_mremap => memory::mremap(a),
-        nr::__NR_madvise => memory::madvise(a),
+        nr::__NR_madvise => memory::madvise(me, a),
         nr::__NR_msync => memory::msync(a),
         nr::__NR_mlock => resident::mlock(me, a, 0),
         nr::__NR_mlock2 => resident::mlock(me, a, a.u32(2)),
@@ -126,6 +126,8 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_sched_get_priority_max => realtime::sched_get_priority_max(a),
         nr::__NR_sched_get_priority_min => realtime::sched_get_priority_min(a),
         nr::__NR_sched_rr_get_interval => realtime::sched_rr_get_interval(me, a),
+        nr::__NR_sched_getattr => realtime::sched_getattr(me, a),
+        nr::__NR_sched_setattr => realtime::sched_setattr(me, a),
         nr::__NR_getcpu => schedule::getcpu(a),
 
         nr::__NR_nanosleep => clock::nanosleep(a),

@@ -109,7 +109,8 @@ impl Current {
 
     /// The signals that wait for it.
     pub fn pending_signals(&self) -> SignalSet {
-        self.signals.lock().pending()
+        let shared = self.process().shared_signals.lock().pending();
+        self.signals.lock().pending().union(shared)
     }
 
     /// The user's FS base.

@@ -11,7 +11,7 @@ use linux_raw_sys::general as linux;
 use super::group::Belonging;
 use super::job::Job;
 use super::limits::{Limit, Limits};
-use super::signal::{self, Actions, SigInfo, Signal};
+use super::signal::{self, Actions, SigInfo, Signal, ThreadSignals};
 use super::usage::{Meter, Usage};
 use super::wait::WaitQueue;
 use super::{Pid, Thread, Tid, alarm, id};
@@ -75,6 +75,8 @@ pub struct Process {
     exe: Mutex<Arc<str>>,
     /// The child has its own address space, or is gone: its `vfork` parent may go on.
     released_space: Mutex<bool>,
+    /// Signals for whichever thread stops blocking them first.
+    pub(super) shared_signals: Mutex<ThreadSignals>,
     pub(super) job: Mutex<Job>,
     /// For others that look into it.
     space: Mutex<Weak<MemorySpace>>,
@@ -125,6 +127,7 @@ impl Process {
             actions: Mutex::new(actions),
             exe: Mutex::new(exe),
             released_space: Mutex::new(parent.is_none()),
+            shared_signals: Mutex::new(ThreadSignals::new()),
             job: Mutex::new(Job::default()),
             space: Mutex::new(Weak::new()),
             limits: Mutex::new(limits),

@@ -253,6 +253,17 @@ fn locked_memory_is_there() {
         libc::EFAULT,
         call(libc::SYS_mincore, [at, PAGE, 8, 0, 0, 0]),
     );
+    let populate =
+        |advice: i32, at| call(libc::SYS_madvise, [at, 2 * PAGE, advice as usize, 0, 0, 0]);
+    assert_eq!(residents(at + 7 * PAGE, 2).unwrap(), [0, 0]);
+    populate(libc::MADV_POPULATE_WRITE, at + 7 * PAGE).unwrap();
+    assert_eq!(residents(at + 7 * PAGE, 2).unwrap(), [1, 1]);
+    checks::expect(libc::ENOMEM, populate(libc::MADV_POPULATE_READ, at));
+    checks::expect(libc::EINVAL, populate(libc::MADV_POPULATE_READ, at + 1));
+    let readable = machine::map(0, 2 * PAGE, libc::PROT_READ, 0).unwrap();
+    populate(libc::MADV_POPULATE_READ, readable).unwrap();
+    assert_eq!(residents(readable, 2).unwrap(), [1, 1]);
+    checks::expect(libc::EINVAL, populate(libc::MADV_POPULATE_WRITE, readable));
     let unreadable = machine::map(0, PAGE, libc::PROT_NONE, 0).unwrap();
     checks::expect(
         libc::ENOMEM,
@@ -405,6 +416,31 @@ fn habits_are_inherited() {
     );
 }
 
+fn schedules_are_told_and_set() {
+    let mut attributes = [0u32; 12];
+    let at = attributes.as_mut_ptr() as usize;
+    let get = |bytes| call(libc::SYS_sched_getattr, [0, at, bytes, 0, 0, 0]);
+    let set = || call(libc::SYS_sched_setattr, [0, at, 0, 0, 0, 0]);
+    checks::expect(libc::EINVAL, get(47));
+    get(48).unwrap();
+    let told = |words: &[u32; 12]| [words[0], words[1], words[5]];
+    assert_eq!(told(std::hint::black_box(&attributes)), [48, 0, 0]);
+    attributes = [48, libc::SCHED_FIFO as u32, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0];
+    std::hint::black_box(&attributes);
+    set().unwrap();
+    get(48).unwrap();
+    assert_eq!(told(std::hint::black_box(&attributes)), [48, 1, 7]);
+    attributes = [48, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0];
+    std::hint::black_box(&attributes);
+    checks::expect(libc::EINVAL, set());
+    attributes[5] = 0;
+    std::hint::black_box(&attributes);
+    set().unwrap();
+    attributes[0] = 47;
+    std::hint::black_box(&attributes);
+    checks::expect(libc::E2BIG, set());
+}
+
 fn main() -> ExitCode {
     checks::run(
         "t_limits",
@@ -417,6 +453,7 @@ fn main() -> ExitCode {
             others_memory_is_reached,
             root_is_told_so,
             habits_are_inherited,
+            schedules_are_told_and_set,
         ],
     )
 }

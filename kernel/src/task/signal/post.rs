@@ -50,6 +50,7 @@ fn oppose(process: &Arc<Process>, signal: Signal) {
         _ if SignalSet::STOPPING.contains(signal) => SignalSet::only(Signal::CONT),
         _ => return,
     };
+    process.shared_signals.lock().forget(undone);
     for thread in process.threads() {
         thread.signals.lock().forget(undone);
     }
@@ -58,16 +59,26 @@ fn oppose(process: &Arc<Process>, signal: Signal) {
     }
 }
 
-/// Posts a signal to a process: to a thread that does not block it if there is one.
-///
-/// Signals pend on threads only; with every thread blocking it, the first thread gets it.
+/// Posts a signal to a process: to a thread that does not block it if there is one, else to whichever is the first to stop blocking it.
 pub fn post_to_process(process: &Arc<Process>, info: SigInfo) {
+    let signal = info.signal();
     let threads = process.threads();
-    let open = threads
-        .iter()
-        .find(|t| !t.signals.lock().blocked.contains(info.signal()));
-    if let Some(thread) = open.or(threads.first()) {
-        post_to_thread(thread, info);
+    let open = || {
+        let is_open = |t: &&Arc<Thread>| !t.signals.lock().blocked.contains(signal);
+        threads.iter().find(is_open)
+    };
+    // Those, too, that nobody waits to see delivered.
+    if let Some(thread) = open().or_else(|| threads.first().filter(|_| signal == Signal::KILL)) {
+        return post_to_thread(thread, info);
+    }
+    oppose(process, signal);
+    process.shared_signals.lock().add(info);
+    // One may have stopped blocking it in between, and have found nothing.
+    if let Some(thread) = open() {
+        let taken = process.shared_signals.lock().take(SignalSet::only(signal));
+        if let Some(info) = taken {
+            post_to_thread(thread, info);
+        }
     }
 }
 
@@ -79,8 +90,23 @@ pub fn set_blocked(me: &Current, blocked: SignalSet) -> SignalSet {
         let old = core::mem::replace(&mut signals.blocked, blocked.blockable());
         (old, signals.has_deliverable())
     };
+    let deliverable = claim_shared(me) || deliverable;
     if deliverable {
         me.add_work(work::SIGNAL);
     }
     old
+}
+
+/// Takes over signals of the process that the current thread does not block; whether there were any.
+fn claim_shared(me: &Current) -> bool {
+    let mut claimed = false;
+    let wanted = SignalSet::from_bits(!me.blocked_signals().bits());
+    loop {
+        let taken = me.process().shared_signals.lock().take(wanted);
+        let Some(info) = taken else {
+            return claimed;
+        };
+        me.signals.lock().add(info);
+        claimed = true;
+    }
 }
