@@ -100,6 +100,8 @@ impl OpenFile {
         match &self.node {
             Node::PipeReader(pipe) => pipe.read(to, self.is_nonblocking()),
             Node::Event(event) => event.read(to, self.is_nonblocking()),
+            Node::Timer(timer) => timer.read(to, self.is_nonblocking()),
+            Node::Epoll(_) => Err(Errno::EINVAL),
             Node::Static(_) | Node::Memory(_) | Node::Stored(_) | Node::Pseudo(_) => {
                 let offset = self.cursor.lock().offset;
                 let count = self.read_at(to, offset)?;
@@ -121,7 +123,11 @@ impl OpenFile {
                 let text = self.text(*pseudo, offset)?;
                 copy_out(to, from_offset(text.as_bytes(), offset))
             }
-            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
+            Node::PipeReader(_)
+            | Node::PipeWriter(_)
+            | Node::Event(_)
+            | Node::Timer(_)
+            | Node::Epoll(_) => Err(Errno::ESPIPE),
             _ => self.read_stream(to),
         }
     }
@@ -154,6 +160,7 @@ impl OpenFile {
             }
             Node::PipeWriter(pipe) => pipe.write(from, self.is_nonblocking()),
             Node::Event(event) => event.write(from, self.is_nonblocking()),
+            Node::Timer(_) | Node::Epoll(_) => Err(Errno::EINVAL),
             Node::Memory(regular) => {
                 let offset = self.cursor.lock().offset;
                 let (count, end) = regular::write(&regular.file, self.place(offset), from)?;
@@ -188,7 +195,11 @@ impl OpenFile {
                 let (count, _) = regular::write(&regular.file, self.place(offset), from)?;
                 Ok(count)
             }
-            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
+            Node::PipeReader(_)
+            | Node::PipeWriter(_)
+            | Node::Event(_)
+            | Node::Timer(_)
+            | Node::Epoll(_) => Err(Errno::ESPIPE),
             _ => self.write(from),
         }
     }
@@ -236,6 +247,9 @@ impl OpenFile {
             Node::PipeReader(pipe) => pipe.ready(),
             Node::PipeWriter(pipe) => pipe.ready(),
             Node::Event(event) => event.ready(),
+            Node::Timer(timer) => timer.ready(),
+            Node::Epoll(_) if self.has_events() => linux::POLLIN,
+            Node::Epoll(_) => 0,
             _ => linux::POLLIN | linux::POLLOUT,
         };
         bits as u16

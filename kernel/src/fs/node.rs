@@ -4,9 +4,11 @@ use alloc::sync::Arc;
 
 use super::attributes::{Attributes, Kind};
 use super::device::Device;
+use super::epoll::Epoll;
 use super::eventfd::Event;
 use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
+use super::timerfd::TimerFile;
 use crate::exec::initramfs::File;
 use crate::mm::MemoryFile;
 use crate::vm;
@@ -32,6 +34,8 @@ pub(super) enum Node {
     PipeReader(PipeReader),
     PipeWriter(PipeWriter),
     Event(Event),
+    Timer(TimerFile),
+    Epoll(Epoll),
     ZeroCopy(ServiceHandle),
     Kvm(vm::Object),
 }
@@ -52,7 +56,7 @@ impl Node {
             Self::PipeReader(_) | Self::PipeWriter(_) => {
                 Attributes::new(Kind::Pipe, 0o600, 0, path)
             }
-            Self::Event(_) => Attributes::untyped(0o600, path),
+            Self::Event(_) | Self::Timer(_) | Self::Epoll(_) => Attributes::untyped(0o600, path),
             Self::ZeroCopy(_) => Device::ZeroCopy.attributes(path),
             Self::Kvm(vm::Object::System) => Device::Kvm.attributes(path),
             Self::Kvm(_) => Attributes::untyped(0o600, path),

@@ -5,8 +5,8 @@ use linux_raw_sys::general as nr;
 use super::args::Args;
 use super::outcome::Outcome;
 use super::{
-    alarms, clock, credentials, descriptors, files, futex, identity, io, memory, paths, poll,
-    process, random, realtime, resident, schedule, signals, system, unknown,
+    alarms, clock, credentials, descriptors, epoll, files, futex, identity, io, memory, paths,
+    poll, process, random, realtime, resident, schedule, signals, system, unknown,
 };
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
@@ -47,6 +47,15 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_lseek => io::lseek(me, a),
         nr::__NR_poll => poll::poll(me, a),
         nr::__NR_ppoll => poll::ppoll(me, a),
+        nr::__NR_epoll_create => epoll::old_create(me, a),
+        nr::__NR_epoll_create1 => epoll::create(me, a.u32(0)),
+        nr::__NR_epoll_ctl => epoll::control(me, a),
+        nr::__NR_epoll_wait => epoll::wait(me, a),
+        nr::__NR_epoll_pwait => epoll::pwait(me, a),
+        nr::__NR_epoll_pwait2 => epoll::pwait2(me, a),
+        nr::__NR_timerfd_create => epoll::timerfd_create(me, a),
+        nr::__NR_timerfd_settime => epoll::timerfd_settime(me, a),
+        nr::__NR_timerfd_gettime => epoll::timerfd_gettime(me, a),
         nr::__NR_select => poll::select(me, a),
         nr::__NR_pselect6 => poll::pselect6(me, a),
         nr::__NR_ioctl => io::ioctl(me, a),

@@ -12,6 +12,7 @@ mod clock;
 mod credentials;
 mod descriptors;
 mod dispatch;
+mod epoll;
 mod files;
 mod futex;
 mod identity;

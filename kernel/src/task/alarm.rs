@@ -293,7 +293,7 @@ impl Alarm {
         if matches!(self.count, Count::Time | Count::RealTime) {
             return Some(time::now_ns().saturating_add(left_ns));
         }
-        let runners = process.threads().len().clamp(1, sched::cpu_count().max(1));
+        let runners = process.thread_count().clamp(1, sched::cpu_count().max(1));
         let span_ns = left_ns / runners as u64;
         Some(time::now_ns().saturating_add(span_ns.max(NEARLY_DUE_NS)))
     }

@@ -53,7 +53,7 @@ fn end_other_threads(me: &Current) -> Result<(), Errno> {
             sched::nudge(&thread);
         }
     }
-    while !me.process().has_one_thread() {
+    while me.process().thread_count() > 1 {
         if me.is_ending() {
             return Err(Errno::EINTR);
         }

@@ -243,9 +243,9 @@ impl Process {
         self.members.lock().threads.clone()
     }
 
-    /// Is this thread the only one?
-    pub(super) fn has_one_thread(&self) -> bool {
-        self.members.lock().threads.len() == 1
+    /// How many there are.
+    pub(super) fn thread_count(&self) -> usize {
+        self.members.lock().threads.len()
     }
 
     pub(super) fn add_thread(&self, thread: Arc<Thread>) -> Result<(), Ending> {
