@@ -57,13 +57,13 @@ fn until_hits(count: i32) {
 
 fn timespec(ns: i64) -> libc::timespec {
     libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as _,
-        tv_nsec: (ns % 1_000_000_000) as _,
+        tv_sec: ns / 1_000_000_000,
+        tv_nsec: ns % 1_000_000_000,
     }
 }
 
 fn in_ns(time: libc::timespec) -> i64 {
-    time.tv_sec as i64 * 1_000_000_000 + time.tv_nsec as i64
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// First, then again and again; what it was.

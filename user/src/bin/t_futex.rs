@@ -12,7 +12,7 @@ use shootdown_user::checks::{self, expect};
 use shootdown_user::child::{Child, End, sleep_for_ever};
 use shootdown_user::kvm::{catch_interruptions, interrupt};
 use shootdown_user::region::{PAGE_BYTES, PAGE_WORDS, Region};
-use shootdown_user::{machine, memory_file, realtime};
+use shootdown_user::{machine, memory_file, realtime, signals};
 
 /// Long enough for whoever is to be there in time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -262,8 +262,8 @@ fn locks_of_the_dead_say_so() {
             }
             2 => {
                 work();
-                // SAFETY: a signal to itself.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }
+                signals::send_self(libc::SIGKILL).unwrap();
+                sleep_for_ever()
             }
             _ => {
                 work();

@@ -206,15 +206,14 @@ fn the_terminals_signals_stop() {
         }
         assert_eq!(child.kill().unwrap(), End::Killed(libc::SIGKILL));
         let alone = Child::start(|| {
-            // SAFETY: takes nothing; then a signal to itself.
-            let status = unsafe { libc::setsid() + libc::kill(libc::getpid(), libc::SIGTSTP) };
-            i32::from(status < 0)
+            // SAFETY: takes nothing.
+            let session = unsafe { libc::setsid() };
+            i32::from(session < 0 || signals::send_self(libc::SIGTSTP).is_err())
         });
         assert_eq!(alone.unwrap().wait().unwrap(), End::Exited(0));
         let handled = Child::start(|| {
             catch(libc::SIGTSTP, 0);
-            // SAFETY: a signal to itself.
-            unsafe { libc::kill(libc::getpid(), libc::SIGTSTP) };
+            signals::send_self(libc::SIGTSTP).unwrap();
             CODES[1].load(Relaxed)
         });
         assert_eq!(handled.unwrap().wait().unwrap(), End::Exited(1));
@@ -245,14 +244,12 @@ fn stopping_and_going_on_undo_each_other() {
         (libc::SIGCONT, libc::SIGTSTP),
     ] {
         for signal in [first, second] {
-            // SAFETY: a signal to itself, which is blocked.
-            unsafe { libc::kill(libc::getpid(), signal) };
+            signals::send_self(signal).unwrap();
             assert!(is_pending(signal));
         }
         assert!(!is_pending(first));
     }
-    // SAFETY: a signal to itself.
-    unsafe { libc::kill(libc::getpid(), libc::SIGCONT) };
+    signals::send_self(libc::SIGCONT).unwrap();
     // SAFETY: a valid set.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) };
 }

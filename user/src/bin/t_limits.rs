@@ -190,8 +190,7 @@ fn waits_let_signals_in() {
     let how = libc::SIG_BLOCK as usize;
     let at = |word: &u64| ptr::from_ref(word) as usize;
     call(libc::SYS_rt_sigprocmask, [how, at(&block), 0, 8, 0, 0]).unwrap();
-    // SAFETY: a signal to itself, which is blocked.
-    unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) };
+    signals::send_self(libc::SIGUSR1).unwrap();
     let none = 0u64;
     let set_and_size = [at(&none), 8];
     let pointer = set_and_size.as_ptr() as usize;
