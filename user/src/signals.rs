@@ -37,3 +37,10 @@ pub fn use_signal_stack() -> io::Result<()> {
     // SAFETY: the memory was just leaked: it is this thread's alone and is never freed.
     machine::done(unsafe { libc::sigaltstack(&stack, ptr::null_mut()) })
 }
+
+/// Sends this process a signal.
+pub fn send_self(signal: i32) -> io::Result<()> {
+    let own = std::process::id() as libc::pid_t;
+    // SAFETY: its handler, if there is one, is of those that `handle` was promised.
+    machine::done(unsafe { libc::kill(own, signal) })
+}

@@ -218,6 +218,30 @@ pub fn exchange_user_now(at: usize, new: u8) -> Result<u8, Fault> {
     result(failed).map(|()| old)
 }
 
+/// Exchanges an aligned word with other threads if it is `old`: one access, and a full barrier. What was there. May sleep.
+pub fn compare_exchange_user(at: usize, old: u32, new: u32) -> Result<u32, Fault> {
+    check(at, size_of::<u32>())?;
+    let (found, failed): (u32, u32);
+    // SAFETY: the range was checked; a fault at 2 continues at 3.
+    unsafe {
+        asm!(
+            smap_site!(stac),
+            "2: lock cmpxchg dword ptr [{at}], {new:e}",
+            "jmp 4f",
+            "3: mov {failed:e}, 1",
+            "4:",
+            smap_site!(clac),
+            fault_at!("2", "3"),
+            at = in(reg) at,
+            new = in(reg) new,
+            inout("eax") old => found,
+            failed = inout(reg) 0u32 => failed,
+            options(nostack),
+        );
+    }
+    result(failed).map(|()| found)
+}
+
 /// Reads a word of kernel memory that may not be mapped: for backtraces over doubtful pointers.
 pub fn probe_kernel(address: usize) -> Result<usize, Fault> {
     if address < USER_END || !address.is_multiple_of(size_of::<usize>()) {

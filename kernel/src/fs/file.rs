@@ -103,6 +103,8 @@ impl OpenFile {
         match &self.node {
             Node::PipeReader(pipe) => pipe.read(to, self.is_nonblocking()),
             Node::Event(event) => event.read(to, self.is_nonblocking()),
+            Node::Timer(timer) => timer.read(to, self.is_nonblocking()),
+            Node::Epoll(_) => Err(Errno::EINVAL),
             Node::Memory(_) | Node::Stored(_) | Node::Pseudo(_) => {
                 let offset = self.cursor.lock().offset;
                 let count = self.read_at(to, offset)?;
@@ -123,7 +125,11 @@ impl OpenFile {
                 let text = self.text(*pseudo, offset)?;
                 copy_out(to, from_offset(text.as_bytes(), offset))
             }
-            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
+            Node::PipeReader(_)
+            | Node::PipeWriter(_)
+            | Node::Event(_)
+            | Node::Timer(_)
+            | Node::Epoll(_) => Err(Errno::ESPIPE),
             _ => self.read_stream(to),
         }
     }
@@ -156,6 +162,7 @@ impl OpenFile {
             }
             Node::PipeWriter(pipe) => pipe.write(from, self.is_nonblocking()),
             Node::Event(event) => event.write(from, self.is_nonblocking()),
+            Node::Timer(_) | Node::Epoll(_) => Err(Errno::EINVAL),
             Node::Memory(file) => {
                 let offset = self.cursor.lock().offset;
                 let (count, end) = regular::write(file, self.place(offset), from)?;
@@ -192,7 +199,11 @@ impl OpenFile {
                 self.note_change();
                 Ok(count)
             }
-            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
+            Node::PipeReader(_)
+            | Node::PipeWriter(_)
+            | Node::Event(_)
+            | Node::Timer(_)
+            | Node::Epoll(_) => Err(Errno::ESPIPE),
             _ => self.write(from),
         }
     }
@@ -238,6 +249,9 @@ impl OpenFile {
             Node::PipeReader(pipe) => pipe.ready(),
             Node::PipeWriter(pipe) => pipe.ready(),
             Node::Event(event) => event.ready(),
+            Node::Timer(timer) => timer.ready(),
+            Node::Epoll(_) if self.has_events() => linux::POLLIN,
+            Node::Epoll(_) => 0,
             _ => linux::POLLIN | linux::POLLOUT,
         };
         bits as u16

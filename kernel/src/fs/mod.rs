@@ -9,6 +9,7 @@ mod attributes;
 mod console;
 mod device;
 mod directory;
+mod epoll;
 mod eventfd;
 mod file;
 mod inode;
@@ -22,11 +23,13 @@ mod pseudo;
 pub mod record_locks;
 mod regular;
 mod table;
+mod timerfd;
 mod transfer;
 mod tree;
 mod vm_file;
 
 pub use attributes::Attributes;
+pub use epoll::{EpollEvent, new_epoll};
 pub use eventfd::{Reading, new_event};
 pub use file::{OpenFile, Whence};
 pub use inode::Inode;
@@ -36,6 +39,7 @@ pub use pipe::new_pipe;
 pub use pseudo::{CALLS, CPU_COMMAND, Calls};
 pub use regular::Mappable;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
+pub use timerfd::new_timer;
 pub use tree::{
     NewName, add_name, attributes, find_directory, inode, make, make_directory, make_link, path_of,
     read_link, remove, remove_directory, rename, root,

@@ -4,9 +4,11 @@ use alloc::sync::Arc;
 
 use super::attributes::{Attributes, Kind};
 use super::device::Device;
+use super::epoll::Epoll;
 use super::eventfd::Event;
 use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
+use super::timerfd::TimerFile;
 use crate::mm::MemoryFile;
 use crate::vm;
 use crate::zerocopy::ServiceHandle;
@@ -23,6 +25,8 @@ pub(super) enum Node {
     PipeReader(PipeReader),
     PipeWriter(PipeWriter),
     Event(Event),
+    Timer(TimerFile),
+    Epoll(Epoll),
     ZeroCopy(ServiceHandle),
     Kvm(vm::Object),
 }

@@ -47,6 +47,8 @@ struct Descriptor {
 #[derive(Clone, Debug)]
 pub struct FdTable {
     descriptors: Vec<Option<Descriptor>>,
+    /// No number from here on is given out: the limit of the process.
+    limit: usize,
 }
 
 impl FdTable {
@@ -54,6 +56,7 @@ impl FdTable {
     pub const fn empty() -> Self {
         Self {
             descriptors: Vec::new(),
+            limit: MAX_FILES,
         }
     }
 
@@ -66,7 +69,13 @@ impl FdTable {
         };
         Ok(Self {
             descriptors: alloc::vec![Some(standard); 3],
+            limit: MAX_FILES,
         })
+    }
+
+    /// Changes the limit; numbers above it stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(MAX_FILES);
     }
 
     /// The file behind the number.
@@ -81,12 +90,12 @@ impl FdTable {
         close_on_exec: CloseOnExec,
         least: usize,
     ) -> Result<usize, Errno> {
-        if least >= MAX_FILES {
+        if least >= self.limit {
             return Err(Errno::EINVAL);
         }
         let free = (least..self.descriptors.len()).find(|&fd| self.descriptors[fd].is_none());
         let fd = free.unwrap_or(self.descriptors.len().max(least));
-        if fd >= MAX_FILES {
+        if fd >= self.limit {
             return Err(Errno::EMFILE);
         }
         self.grow_to(fd);
@@ -106,7 +115,7 @@ impl FdTable {
     ) -> Result<Option<Arc<OpenFile>>, Errno> {
         let fd = usize::try_from(fd)
             .ok()
-            .filter(|&fd| fd < MAX_FILES)
+            .filter(|&fd| fd < self.limit)
             .ok_or(Errno::EBADF)?;
         self.grow_to(fd);
         let old = self.descriptors[fd].replace(Descriptor {

@@ -6,7 +6,7 @@ use linux_raw_sys::general::{__kernel_timespec, timeval};
 use super::args::Args;
 use super::outcome::{Outcome, done};
 use crate::errno::Errno;
-use crate::task::{self, Current, Deadline};
+use crate::task::{self, Current, Deadline, Usage};
 use crate::time;
 use crate::user_memory::UserPtr;
 
@@ -52,8 +52,8 @@ impl Clock {
         match self {
             Self::Real => time::realtime_ns(),
             Self::Monotonic => time::now_ns(),
-            Self::Process => process_ns(me),
-            Self::Thread => me.run_ns(),
+            Self::Process => me.process().usage().run_ns,
+            Self::Thread => me.usage().run_ns,
         }
     }
 
@@ -68,10 +68,6 @@ impl Clock {
             Self::Process | Self::Thread => Err(Errno::EOPNOTSUPP),
         }
     }
-}
-
-fn process_ns(me: &Current) -> u64 {
-    me.process().threads().iter().map(|t| t.run_ns()).sum()
 }
 
 /// Nanoseconds of a time span or point. EINVAL for a negative one or a malformed fraction.
@@ -99,7 +95,7 @@ pub(super) fn from_ns(ns: u64) -> __kernel_timespec {
     }
 }
 
-fn to_timeval(ns: u64) -> timeval {
+pub(super) fn to_timeval(ns: u64) -> timeval {
     timeval {
         tv_sec: (ns / NS_PER_SECOND) as i64,
         tv_usec: (ns % NS_PER_SECOND / NS_PER_US) as i64,
@@ -136,31 +132,34 @@ pub(super) fn time(a: &Args) -> Outcome {
 
 pub(super) fn times(me: &Current, a: &Args) -> Outcome {
     let ns_per_tick = NS_PER_SECOND / CLOCK_TICKS_PER_SECOND;
-    let user = (process_ns(me) / ns_per_tick) as i64;
-    if let Some(out) = a.ptr::<i64>(0).non_null() {
-        for (at, ticks) in [user, 0, 0, 0].into_iter().enumerate() {
-            out.element(at).write(ticks)?;
-        }
-    }
+    let (own, children) = (me.process().usage(), me.process().usage_of_children());
+    let times = [own, children].map(|used| [used.user_ns(), used.system_ns]);
+    let ticks = times.map(|pair| pair.map(|ns| ns / ns_per_tick));
+    a.ptr(0).write_if_some(ticks)?;
     Ok((time::now_ns() / ns_per_tick) as usize)
 }
 
 pub(super) fn getrusage(me: &Current, a: &Args) -> Outcome {
-    let used_ns = match a.i32(0) {
-        linux::RUSAGE_CHILDREN => 0,
-        who if who == linux::RUSAGE_SELF as i32 => process_ns(me),
-        who if who == linux::RUSAGE_THREAD as i32 => me.run_ns(),
+    let used = match a.i32(0) {
+        linux::RUSAGE_CHILDREN => me.process().usage_of_children(),
+        who if who == linux::RUSAGE_SELF as i32 => me.process().usage(),
+        who if who == linux::RUSAGE_THREAD as i32 => me.usage(),
         _ => return Err(Errno::EINVAL),
     };
-    done(write_usage(a.ptr(1), used_ns))
+    done(a.ptr(1).write(to_rusage(used)))
 }
 
-/// Writes a `struct rusage`. Ticks do not tell user from kernel time: all of it counts as user time.
-pub(super) fn write_usage(out: UserPtr<[u64; 2]>, used_ns: u64) -> Result<(), Errno> {
-    let used = to_timeval(used_ns);
-    out.write([used.tv_sec as u64, used.tv_usec as u64])?;
-    let mut rest = 1..size_of::<linux::rusage>() / size_of::<[u64; 2]>();
-    rest.try_for_each(|at| out.element(at).write([0; 2]))
+/// A `struct rusage`: times and page faults.
+pub(super) fn to_rusage(used: Usage) -> [u64; size_of::<linux::rusage>() / 8] {
+    const MINOR_FAULTS: usize = 8;
+    let mut words = [0; _];
+    let times = [used.user_ns(), used.system_ns].map(to_timeval);
+    for (at, time) in times.into_iter().enumerate() {
+        words[2 * at] = time.tv_sec as u64;
+        words[2 * at + 1] = time.tv_usec as u64;
+    }
+    words[MINOR_FAULTS] = used.faults;
+    words
 }
 
 pub(super) fn nanosleep(a: &Args) -> Outcome {

@@ -5,8 +5,8 @@ use linux_raw_sys::general as nr;
 use super::args::Args;
 use super::outcome::Outcome;
 use super::{
-    clock, descriptors, files, futex, identity, io, memory, paths, process, random, realtime,
-    schedule, signals, system, unknown,
+    alarms, clock, credentials, descriptors, epoll, files, futex, identity, io, memory, paths,
+    poll, process, random, realtime, resident, schedule, signals, system, unknown,
 };
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
@@ -46,8 +46,19 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_pread64 => io::pread(me, a),
         nr::__NR_pwrite64 => io::pwrite(me, a),
         nr::__NR_lseek => io::lseek(me, a),
-        nr::__NR_poll => io::poll(me, a),
-        nr::__NR_ppoll => io::ppoll(me, a),
+        nr::__NR_poll => poll::poll(me, a),
+        nr::__NR_ppoll => poll::ppoll(me, a),
+        nr::__NR_epoll_create => epoll::old_create(me, a),
+        nr::__NR_epoll_create1 => epoll::create(me, a.u32(0)),
+        nr::__NR_epoll_ctl => epoll::control(me, a),
+        nr::__NR_epoll_wait => epoll::wait(me, a),
+        nr::__NR_epoll_pwait => epoll::pwait(me, a),
+        nr::__NR_epoll_pwait2 => epoll::pwait2(me, a),
+        nr::__NR_timerfd_create => epoll::timerfd_create(me, a),
+        nr::__NR_timerfd_settime => epoll::timerfd_settime(me, a),
+        nr::__NR_timerfd_gettime => epoll::timerfd_gettime(me, a),
+        nr::__NR_select => poll::select(me, a),
+        nr::__NR_pselect6 => poll::pselect6(me, a),
         nr::__NR_ioctl => io::ioctl(me, a),
         nr::__NR_fsync | nr::__NR_fdatasync => io::sync(me, a),
         nr::__NR_sync => io::sync_all(),
@@ -111,8 +122,16 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_munmap => memory::munmap(a),
         nr::__NR_mprotect => memory::mprotect(a),
         nr::__NR_mremap => memory::mremap(a),
-        nr::__NR_madvise => memory::madvise(a),
+        nr::__NR_madvise => memory::madvise(me, a),
         nr::__NR_msync => memory::msync(a),
+        nr::__NR_mlock => resident::mlock(me, a, 0),
+        nr::__NR_mlock2 => resident::mlock(me, a, a.u32(2)),
+        nr::__NR_munlock => resident::munlock(a),
+        nr::__NR_mlockall => resident::mlockall(a),
+        nr::__NR_munlockall => Ok(0),
+        nr::__NR_mincore => resident::mincore(a),
+        nr::__NR_process_vm_readv => resident::process_vm(me, a, false),
+        nr::__NR_process_vm_writev => resident::process_vm(me, a, true),
         nr::__NR_brk => memory::brk(a),
 
         nr::__NR_clone => process::clone(me, a, frame),
@@ -121,11 +140,14 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_execve => process::execve(me, a, frame),
         nr::__NR_exit => process::exit(a),
         nr::__NR_exit_group => process::exit_group(a),
+        nr::__NR_waitid => process::waitid(me, a),
         nr::__NR_wait4 => process::wait4(me, a),
         nr::__NR_set_tid_address => process::set_tid_address(me, a),
         nr::__NR_arch_prctl => process::arch_prctl(me, a),
         nr::__NR_prctl => process::prctl(me, a),
 
+        nr::__NR_set_robust_list => futex::set_robust_list(me, a),
+        nr::__NR_get_robust_list => futex::get_robust_list(me, a),
         nr::__NR_futex => futex::futex(a),
 
         nr::__NR_sched_yield => schedule::sched_yield(),
@@ -138,6 +160,8 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_sched_get_priority_max => realtime::sched_get_priority_max(a),
         nr::__NR_sched_get_priority_min => realtime::sched_get_priority_min(a),
         nr::__NR_sched_rr_get_interval => realtime::sched_rr_get_interval(me, a),
+        nr::__NR_sched_getattr => realtime::sched_getattr(me, a),
+        nr::__NR_sched_setattr => realtime::sched_setattr(me, a),
         nr::__NR_getcpu => schedule::getcpu(a),
 
         nr::__NR_nanosleep => clock::nanosleep(a),
@@ -149,6 +173,15 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_times => clock::times(me, a),
         nr::__NR_getrusage => clock::getrusage(me, a),
 
+        nr::__NR_alarm => alarms::alarm(me, a),
+        nr::__NR_getitimer => alarms::getitimer(me, a),
+        nr::__NR_setitimer => alarms::setitimer(me, a),
+        nr::__NR_timer_create => alarms::timer_create(me, a),
+        nr::__NR_timer_settime => alarms::timer_settime(me, a),
+        nr::__NR_timer_gettime => alarms::timer_gettime(me, a),
+        nr::__NR_timer_getoverrun => alarms::timer_getoverrun(me, a),
+        nr::__NR_timer_delete => alarms::timer_delete(me, a),
+
         nr::__NR_rt_sigaction => signals::rt_sigaction(me, a),
         nr::__NR_rt_sigprocmask => signals::rt_sigprocmask(me, a),
         nr::__NR_rt_sigpending => signals::rt_sigpending(me, a),
@@ -158,12 +191,28 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_pause => signals::pause(me),
         nr::__NR_kill => signals::kill(me, a),
         nr::__NR_tkill => signals::tkill(me, a),
+        nr::__NR_rt_sigqueueinfo => signals::rt_sigqueueinfo(me, a),
+        nr::__NR_rt_tgsigqueueinfo => signals::rt_tgsigqueueinfo(me, a),
         nr::__NR_tgkill => signals::tgkill(me, a),
 
         nr::__NR_getpid => identity::getpid(me),
         nr::__NR_gettid => identity::gettid(me),
         nr::__NR_getppid => identity::getppid(me),
         nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
+        nr::__NR_getresuid | nr::__NR_getresgid => credentials::get_three(a),
+        nr::__NR_setuid | nr::__NR_setgid => credentials::set(a, 1),
+        nr::__NR_setreuid | nr::__NR_setregid => credentials::set(a, 2),
+        nr::__NR_setresuid | nr::__NR_setresgid => credentials::set(a, 3),
+        // The one before, whatever is asked for.
+        nr::__NR_setfsuid | nr::__NR_setfsgid => Ok(0),
+        nr::__NR_getgroups => credentials::getgroups(a),
+        nr::__NR_setgroups => credentials::setgroups(a),
+        nr::__NR_capget => credentials::capget(me, a),
+        nr::__NR_capset => credentials::capset(a),
+        nr::__NR_personality => credentials::personality(a),
+        nr::__NR_umask => credentials::umask(me, a),
+        nr::__NR_getpriority => credentials::getpriority(me, a),
+        nr::__NR_setpriority => credentials::setpriority(me, a),
         nr::__NR_getpgrp => identity::getpgrp(me),
         nr::__NR_getpgid => identity::getpgid(me, a),
         nr::__NR_getsid => identity::getsid(me, a),
@@ -172,11 +221,12 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
 
         nr::__NR_uname => system::uname(a),
         nr::__NR_sysinfo => system::sysinfo(a),
-        nr::__NR_getrlimit => system::getrlimit(a),
+        nr::__NR_getrlimit => system::getrlimit(me, a),
+        nr::__NR_setrlimit => system::setrlimit(me, a),
         nr::__NR_prlimit64 => system::prlimit64(me, a),
         nr::__NR_getrandom => random::getrandom(a),
         nr::__NR_membarrier => memory::membarrier(a),
-        nr::__NR_rseq | nr::__NR_set_robust_list | nr::__NR_clone3 => {
+        nr::__NR_rseq | nr::__NR_clone3 => {
             // Asked for by C libraries at start, which do without.
             Err(Errno::ENOSYS)
         }

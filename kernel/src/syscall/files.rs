@@ -68,7 +68,7 @@ pub(super) fn creat(me: &Current, a: &Args) -> Outcome {
 }
 
 fn open_path(me: &Current, path: &Path, flags: u32, mode: u32) -> Outcome {
-    let permissions = mode & 0o7777;
+    let permissions = mode & 0o7777 & !me.process().umask();
     let request = OpenRequest::from_flags(flags)?;
     let file = fs::open(path, request, permissions)?;
     let close_on_exec = CloseOnExec::from_open_flags(flags);

@@ -1,18 +1,17 @@
-//! Reading, writing and waiting for files.
+//! Reading and writing files.
 
 use linux_raw_sys::general as linux;
-use linux_raw_sys::general::{iovec, pollfd};
+use linux_raw_sys::general::iovec;
 use linux_raw_sys::ioctl;
 
 use super::args::Args;
 use super::outcome::{Outcome, done};
-use super::{clock, signals, vm};
+use super::vm;
 use crate::errno::Errno;
-use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
+use crate::fs::{CloseOnExec, OpenFile, Whence};
 use crate::mm;
-use crate::task::signal::{self, SignalSet};
-use crate::task::{self, Current, Deadline};
-use crate::user_memory::{UserBytes, UserPtr};
+use crate::task::Current;
+use crate::user_memory::UserBytes;
 use crate::zerocopy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,9 +22,6 @@ const MOST_BYTES: usize = 0x7fff_f000;
 /// Most pieces of one gathered or scattered transfer.
 const MOST_PIECES: usize = 1024;
 
-/// How often a waiting `poll` looks.
-const POLL_INTERVAL_NS: u64 = 1_000_000;
-
 /// `struct termios` of the console: only that it is a terminal, so that programs write line by line.
 const TERMIOS: [u8; 36] = [0; 36];
 
@@ -33,7 +29,7 @@ const TERMIOS: [u8; 36] = [0; 36];
 /// `_IO('S', 1)`.
 const STORED: u32 = 0x5301;
 
-fn file(me: &Current, fd: i32) -> Result<Arc<OpenFile>, Errno> {
+pub(super) fn file(me: &Current, fd: i32) -> Result<Arc<OpenFile>, Errno> {
     me.process().files.lock().get(fd)
 }
 
@@ -187,65 +183,4 @@ fn zero_copy(me: &Current, file: Arc<OpenFile>, number: u32, argument: usize) ->
     let service = file.service().ok_or(Errno::ENOTTY)?;
     drop(file);
     done(zerocopy::request(&service, me, number, argument))
-}
-
-pub(super) fn poll(me: &Current, a: &Args) -> Outcome {
-    let deadline = match a.i32(2) {
-        ms @ 0.. => Some(Deadline::after_ns(ms as u64 * 1_000_000)),
-        _ => None,
-    };
-    poll_until(me, a, deadline)
-}
-
-pub(super) fn ppoll(me: &Current, a: &Args) -> Outcome {
-    let deadline = clock::timeout(a.ptr(2))?;
-    let Some(mask) = a.ptr::<u64>(3).non_null() else {
-        return poll_until(me, a, deadline);
-    };
-    signals::set_size_ok(a.usize(4))?;
-    let old = signal::set_blocked(me, SignalSet::from_bits(mask.read()?));
-    let outcome = poll_until(me, a, deadline);
-    signal::unblock_after(me, old, outcome == Err(Errno::EINTR));
-    outcome
-}
-
-fn poll_until(me: &Current, a: &Args, deadline: Option<Deadline>) -> Outcome {
-    let count = a.usize(1);
-    if count > MAX_FILES {
-        return Err(Errno::EINVAL);
-    }
-    let array: UserPtr<pollfd> = a.ptr(0);
-    let asked = (0..count).map(|at| array.element(at).read());
-    let asked: Vec<pollfd> = asked.collect::<Result<_, _>>()?;
-    loop {
-        let ready = look(me, array, &asked)?;
-        if ready > 0 || deadline.is_some_and(Deadline::has_passed) {
-            return Ok(ready);
-        }
-        let next_look = Deadline::after_ns(POLL_INTERVAL_NS);
-        // A restart would begin the timeout anew.
-        task::sleep_until(deadline.map_or(next_look, |d| d.min(next_look)))
-            .map_err(|_| Errno::EINTR)?;
-    }
-}
-
-/// Writes what each descriptor is ready for. Returns how many are ready for something.
-fn look(me: &Current, array: UserPtr<pollfd>, asked: &[pollfd]) -> Outcome {
-    let mut ready = 0;
-    for (at, entry) in asked.iter().enumerate() {
-        let events = match entry.fd {
-            ..0 => 0,
-            fd => match file(me, fd) {
-                // Errors and hang-ups are told unasked.
-                Ok(file) => file.ready() & (entry.events as u16 | linux::POLLHUP as u16),
-                Err(_) => linux::POLLNVAL as u16,
-            },
-        };
-        ready += usize::from(events != 0);
-        array.element(at).write(pollfd {
-            revents: events as i16,
-            ..*entry
-        })?;
-    }
-    Ok(ready)
 }

@@ -4,6 +4,7 @@ use linux_raw_sys::general as linux;
 
 use super::args::Args;
 use super::outcome::{Outcome, all_known, done};
+use super::resident;
 use crate::addr::{PAGE_BYTES, USER_END};
 use crate::errno::Errno;
 use crate::fs::Mappable;
@@ -191,7 +192,33 @@ pub(super) fn mremap(a: &Args) -> Outcome {
     Ok(space()?.remap(a.usize(0), a.usize(1), a.usize(2), destination)?)
 }
 
-pub(super) fn madvise(a: &Args) -> Outcome {
+/// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: the pages are there then, as if they had been read or written.
+fn populate(me: &Current, a: &Args) -> Outcome {
+    let space = space()?;
+    if !a.usize(0).is_multiple_of(PAGE_BYTES) {
+        return Err(Errno::EINVAL);
+    }
+    if a.usize(1) == 0 {
+        return Ok(0);
+    }
+    let range = space.mapped(a.usize(0), a.usize(1))?;
+    let write = a.u32(2) == linux::MADV_POPULATE_WRITE;
+    resident::bring_in(me, &space, range, write)
+        .map(|()| 0)
+        .map_err(|error| match error {
+            error if error.is_access_violation() => Errno::EINVAL,
+            error if error.is_bus_error() => Errno::EFAULT,
+            _ => Errno::ENOMEM,
+        })
+}
+
+pub(super) fn madvise(me: &Current, a: &Args) -> Outcome {
+    if matches!(
+        a.u32(2),
+        linux::MADV_POPULATE_READ | linux::MADV_POPULATE_WRITE
+    ) {
+        return populate(me, a);
+    }
     let advice = Advice::from_linux(a.usize(2)).ok_or(Errno::EINVAL)?;
     let (addr, len) = (a.usize(0), a.usize(1));
     if len == 0 && addr.is_multiple_of(PAGE_BYTES) {

@@ -6,10 +6,13 @@
 //!
 //! It may not know traps, torture or benches, and nobody but `traps` may know it.
 
+mod alarms;
 mod args;
 mod clock;
+mod credentials;
 mod descriptors;
 mod dispatch;
+mod epoll;
 mod files;
 mod futex;
 mod identity;
@@ -17,9 +20,11 @@ mod io;
 mod memory;
 mod outcome;
 mod paths;
+mod poll;
 mod process;
 mod random;
 mod realtime;
+mod resident;
 mod schedule;
 mod signals;
 mod system;

@@ -9,7 +9,7 @@ use super::{clock, files};
 use crate::addr::USER_END;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
-use crate::task::{self, CloneRequest, Current, ExitStatus, NAME_BYTES, Pid, WaitFor};
+use crate::task::{self, CloneRequest, Current, ExitStatus, NAME_BYTES, Pid, WaitFor, WaitOptions};
 use crate::user_memory::{UserBytes, UserPtr};
 use alloc::vec::Vec;
 
@@ -136,26 +136,61 @@ pub(super) fn exit_group(a: &Args) -> ! {
     task::exit_process(ExitStatus::Exited(a.u32(0) as u8))
 }
 
+/// The options of both calls, all children being of one kind.
+const WAIT_OPTIONS: u32 = linux::WNOHANG | linux::WCONTINUED | linux::__WALL | linux::__WNOTHREAD;
+
+fn wait_options(bits: u32) -> WaitOptions {
+    let has = |flag| bits & flag != 0;
+    WaitOptions {
+        ended: has(linux::WEXITED),
+        stopped: has(linux::WSTOPPED),
+        continued: has(linux::WCONTINUED),
+        only_look: has(linux::WNOHANG),
+        keeps: has(linux::WNOWAIT),
+    }
+}
+
 pub(super) fn wait4(me: &Current, a: &Args) -> Outcome {
-    // Children neither stop nor continue: WUNTRACED and WCONTINUED find nothing. All of them are of one kind.
-    const KNOWN: u32 =
-        linux::WNOHANG | linux::WUNTRACED | linux::WCONTINUED | linux::__WALL | linux::__WNOTHREAD;
     let options = a.u32(2);
-    all_known(options, KNOWN)?;
+    all_known(options, WAIT_OPTIONS | linux::WUNTRACED)?;
     let wanted = match a.i32(0) {
         pid @ 1.. => WaitFor::Child(Pid::new(pid as u32)),
         -1 => WaitFor::AnyChild,
         0 => WaitFor::Group(me.process().belonging().group),
         group => WaitFor::Group(Pid::new(group.unsigned_abs())),
     };
-    let Some((pid, status)) = task::wait_child(me, wanted, options & linux::WNOHANG != 0)? else {
+    let options = wait_options(options | linux::WEXITED);
+    let Some((pid, news, used)) = task::wait_child(me, wanted, options)? else {
         return Ok(0);
     };
-    a.ptr::<u32>(1).write_if_some(status.as_wait_status())?;
-    if let Some(usage) = a.ptr(3).non_null() {
-        clock::write_usage(usage, 0)?;
-    }
+    a.ptr::<u32>(1).write_if_some(news.as_wait_status())?;
+    a.ptr(3).write_if_some(clock::to_rusage(used))?;
     Ok(pid.as_u32() as usize)
+}
+
+pub(super) fn waitid(me: &Current, a: &Args) -> Outcome {
+    let (kind, id, options) = (a.u32(0), a.i32(1), a.u32(3));
+    let wanted_news = linux::WEXITED | linux::WSTOPPED | linux::WCONTINUED;
+    all_known(options, WAIT_OPTIONS | wanted_news | linux::WNOWAIT)?;
+    if options & wanted_news == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let wanted = match (kind, id) {
+        (linux::P_ALL, _) => WaitFor::AnyChild,
+        (linux::P_PID, 1..) => WaitFor::Child(Pid::new(id as u32)),
+        (linux::P_PGID, 0) => WaitFor::Group(me.process().belonging().group),
+        (linux::P_PGID, 1..) => WaitFor::Group(Pid::new(id as u32)),
+        _ => return Err(Errno::EINVAL),
+    };
+    let found = task::wait_child(me, wanted, wait_options(options))?;
+    // Number, error, code and padding; child, user, status.
+    let mut info = [0u32; 7];
+    if let Some((pid, news, used)) = found {
+        let (code, status) = news.as_code_and_status();
+        info = [linux::SIGCHLD, 0, code, 0, pid.as_u32(), 0, status];
+        a.ptr(4).write_if_some(clock::to_rusage(used))?;
+    }
+    done(a.ptr(2).write_if_some(info))
 }
 
 pub(super) fn set_tid_address(me: &Current, a: &Args) -> Outcome {

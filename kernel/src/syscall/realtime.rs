@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as linux;
 
 use super::args::Args;
-use super::outcome::{Outcome, done};
+use super::outcome::{Outcome, all_known, done};
 use super::{clock, schedule};
 use crate::errno::Errno;
 use crate::task::{self, Current, Priority, Rule, Scheduling, Thread};
@@ -104,4 +104,51 @@ pub(super) fn sched_rr_get_interval(me: &Current, a: &Args) -> Outcome {
     let scheduling = target(me, a.i32(0))?.scheduling();
     let slice_ns = u64::from(scheduling.has_slices()) * task::SLICE_NS;
     done(a.ptr(1).write(clock::from_ns(slice_ns)))
+}
+
+/// A `struct sched_attr` as it first was: size and rule, flags, niceness and priority, then what deadlines need.
+type Attributes = [u64; 6];
+
+pub(super) fn sched_getattr(me: &Current, a: &Args) -> Outcome {
+    let size = a.usize(2);
+    if a.u32(3) != 0 || size < size_of::<Attributes>() {
+        return Err(Errno::EINVAL);
+    }
+    let thread = target(me, a.i32(0))?;
+    let scheduling = thread.scheduling();
+    let (rule, priority) = (number(scheduling.rule()), scheduling.priority().as_u32());
+    let nice = thread.process().nice() as u32;
+    let flags = u64::from(scheduling.resets_on_fork());
+    let size = size_of::<Attributes>() as u64;
+    let attributes: Attributes = [
+        size | u64::from(rule) << 32,
+        flags,
+        u64::from(nice) | u64::from(priority) << 32,
+        0,
+        0,
+        0,
+    ];
+    done(a.ptr(1).write(attributes))
+}
+
+pub(super) fn sched_setattr(me: &Current, a: &Args) -> Outcome {
+    let pointer = a.ptr::<u32>(1);
+    if pointer.is_null() || a.u32(2) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let size = pointer.read()? as usize;
+    if size != 0 && size < size_of::<Attributes>() {
+        pointer.write(size_of::<Attributes>() as u32)?;
+        return Err(Errno::E2BIG);
+    }
+    let [first, flags, third, ..] = a.ptr::<Attributes>(1).read()?;
+    all_known(flags as u32, linux::SCHED_FLAG_RESET_ON_FORK)?;
+    let thread = target(me, a.i32(0))?;
+    let (rule, priority) = (rule((first >> 32) as u32)?, (third >> 32) as u32);
+    let scheduling = Scheduling::new(rule, priority, flags != 0).ok_or(Errno::EINVAL)?;
+    if rule == Rule::Normal {
+        thread.process().set_nice(third as i32);
+    }
+    task::set_scheduling(&thread, scheduling);
+    Ok(0)
 }

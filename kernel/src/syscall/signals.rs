@@ -9,7 +9,7 @@ use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::task::signal::{self, Action, AltStack, SigInfo, Signal, SignalSet};
 use crate::task::{self, Current, Pid, Process, Tid};
-use crate::user_memory::UserBytes;
+use crate::user_memory::{UserBytes, UserPtr};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -147,6 +147,51 @@ fn send_to_thread(me: &Current, process: Option<Pid>, tid: i32, number: u32) -> 
     if number != 0 {
         let sender = me.process().pid().as_u32();
         let info = SigInfo::from_tkill(signal_argument(number)?, sender);
+        signal::post_to_thread(&thread, info);
+    }
+    Ok(0)
+}
+
+/// Number, error, code and padding, sender and user, value.
+type QueuedInfo = [u64; 4];
+
+/// What a process says of the signal that it sends. It may not look like the kernel's, or like `kill`'s, but to itself.
+fn queued(number: u32, info: UserPtr<QueuedInfo>, is_own: bool) -> Result<Option<SigInfo>, Errno> {
+    let [_, code, sender, value] = info.read()?;
+    let code = code as i32;
+    if !is_own && (code >= 0 || code == linux::SI_TKILL) {
+        return Err(Errno::EPERM);
+    }
+    match number {
+        0 => Ok(None),
+        number => {
+            let signal = signal_argument(number)?;
+            let info = SigInfo::from_queue(signal, code, sender as u32, value);
+            Ok(Some(info))
+        }
+    }
+}
+
+pub(super) fn rt_sigqueueinfo(me: &Current, a: &Args) -> Outcome {
+    let pid = Pid::new(a.u32(0));
+    let info = queued(a.u32(1), a.ptr(2), pid == me.process().pid())?;
+    let process = task::find_process(pid).ok_or(Errno::ESRCH)?;
+    if let Some(info) = info {
+        signal::post_to_process(&process, info);
+    }
+    Ok(0)
+}
+
+pub(super) fn rt_tgsigqueueinfo(me: &Current, a: &Args) -> Outcome {
+    if a.i32(0) <= 0 || a.i32(1) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pid = Pid::new(a.u32(0));
+    let info = queued(a.u32(2), a.ptr(3), pid == me.process().pid())?;
+    let thread = task::find_thread(Tid::new(a.u32(1)));
+    let thread = thread.filter(|it| it.process().pid() == pid);
+    let thread = thread.ok_or(Errno::ESRCH)?;
+    if let Some(info) = info {
         signal::post_to_thread(&thread, info);
     }
     Ok(0)

@@ -4,11 +4,11 @@ use linux_raw_sys::general::rlimit64;
 
 use super::args::Args;
 use super::outcome::{Outcome, done};
+use super::schedule;
 use crate::addr;
 use crate::errno::Errno;
-use crate::fs::MAX_FILES;
 use crate::mm;
-use crate::task::{self, Current, MAX_THREADS, Tid};
+use crate::task::{self, Current, Limit, Process};
 use crate::time;
 use crate::user_memory::UserBytes;
 
@@ -17,9 +17,6 @@ const UTS_FIELD_BYTES: usize = 65;
 
 /// The version of the Linux ABI that the structures here follow.
 const ABI_RELEASE: &str = "6.12.0-shootdown";
-
-const RLIM_INFINITY: u64 = u64::MAX;
-const RLIMIT_COUNT: u32 = 16;
 
 pub(super) fn uname(a: &Args) -> Outcome {
     let version = concat!("#1 SMP shootdown ", env!("CARGO_PKG_VERSION"));
@@ -52,43 +49,37 @@ pub(super) fn sysinfo(a: &Args) -> Outcome {
     done(UserBytes::new(a.usize(0), BYTES)?.copy_from(&bytes))
 }
 
-fn limit(resource: u32) -> Result<rlimit64, Errno> {
-    use linux_raw_sys::general as linux;
-    let most = match resource {
-        linux::RLIMIT_STACK => mm::layout::STACK_LIMIT as u64,
-        linux::RLIMIT_NOFILE => MAX_FILES as u64,
-        linux::RLIMIT_NPROC => MAX_THREADS as u64,
-        linux::RLIMIT_CORE => 0,
-        0..RLIMIT_COUNT => RLIM_INFINITY,
-        _ => return Err(Errno::EINVAL),
+fn to_struct(limit: Limit) -> rlimit64 {
+    rlimit64 {
+        rlim_cur: limit.now,
+        rlim_max: limit.most,
+    }
+}
+
+fn set(process: &Process, kind: u32, wanted: rlimit64) -> Result<(), Errno> {
+    let limit = Limit {
+        now: wanted.rlim_cur,
+        most: wanted.rlim_max,
     };
-    Ok(rlimit64 {
-        rlim_cur: most,
-        rlim_max: most,
-    })
+    process.set_limit(kind, limit)
 }
 
-pub(super) fn getrlimit(a: &Args) -> Outcome {
-    done(a.ptr(1).write(limit(a.u32(0))?))
+pub(super) fn getrlimit(me: &Current, a: &Args) -> Outcome {
+    let limit = me.process().limit(a.u32(0))?;
+    done(a.ptr(1).write(to_struct(limit)))
 }
 
-/// Limits can be read; changing them is refused, as none can be raised or lowered here.
+pub(super) fn setrlimit(me: &Current, a: &Args) -> Outcome {
+    let wanted = a.ptr(1).read()?;
+    done(set(me.process(), a.u32(0), wanted))
+}
+
 pub(super) fn prlimit64(me: &Current, a: &Args) -> Outcome {
-    let known = match a.u32(0) {
-        0 => true,
-        pid => pid == me.process().pid().as_u32() || task::find_thread(Tid::new(pid)).is_some(),
-    };
-    if !known {
-        return Err(Errno::ESRCH);
+    let wanted = a.ptr(2).read_if_some()?;
+    let thread = schedule::target(me, a.u32(0))?;
+    let old = thread.process().limit(a.u32(1))?;
+    if let Some(wanted) = wanted {
+        set(thread.process(), a.u32(1), wanted)?;
     }
-    let old = limit(a.u32(1))?;
-    if let Some(new) = a.ptr::<rlimit64>(2).read_if_some()? {
-        if new.rlim_cur > new.rlim_max {
-            return Err(Errno::EINVAL);
-        }
-        if new.rlim_cur != old.rlim_cur || new.rlim_max != old.rlim_max {
-            return Err(Errno::EPERM);
-        }
-    }
-    done(a.ptr(3).write_if_some(old))
+    done(a.ptr(3).write_if_some(to_struct(old)))
 }

@@ -1,18 +1,73 @@
 //! Waiting for children.
 
+use super::job::JobNews;
 use super::process::{ExitStatus, NoSuchChild};
-use super::{Current, Pid};
+use super::usage::Usage;
+use super::{Current, Pid, Process};
 use crate::errno::Errno;
 
 /// Which child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitFor {
-    /// Whichever ends first.
+    /// Whichever is first.
     AnyChild,
     /// This one.
     Child(Pid),
-    /// Whichever ends first of this group.
+    /// Whichever is first of this group.
     Group(Pid),
+}
+
+/// What a parent wants to hear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitOptions {
+    /// That a child has ended.
+    pub ended: bool,
+    /// That one has stopped.
+    pub stopped: bool,
+    /// That one goes on.
+    pub continued: bool,
+    /// Does not wait.
+    pub only_look: bool,
+    /// It may be told again.
+    pub keeps: bool,
+}
+
+/// What became of a child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChildNews {
+    /// It has ended.
+    Ended(ExitStatus),
+    /// It has stopped, or goes on.
+    Job(JobNews),
+}
+
+impl ChildNews {
+    /// As `wait4` reports it.
+    pub fn as_wait_status(self) -> u32 {
+        match self {
+            Self::Ended(how) => how.as_wait_status(),
+            Self::Job(news) => news.as_wait_status(),
+        }
+    }
+
+    /// As a `siginfo_t` reports it.
+    pub fn as_code_and_status(self) -> (u32, u32) {
+        match self {
+            Self::Ended(how) => how.as_code_and_status(),
+            Self::Job(news) => news.as_code_and_status(),
+        }
+    }
+
+    fn of(child: &Process, options: &WaitOptions) -> Option<Self> {
+        if let Some(how) = child.exit_status() {
+            return options.ended.then_some(Self::Ended(how));
+        }
+        let news = child.job_news().filter(|news| match news {
+            JobNews::Stopped(_) => options.stopped,
+            JobNews::Continued => options.continued,
+        });
+        news.map(Self::Job)
+    }
 }
 
 impl From<NoSuchChild> for Errno {
@@ -21,33 +76,44 @@ impl From<NoSuchChild> for Errno {
     }
 }
 
-/// Waits for a child to end, forgets it, and tells who it was and how it ended. `None` when
-/// `only_look` and none has ended yet.
+/// Waits for news of a child, and tells whose, what, and what it has used. An ended child is forgotten then. `None` when there is none yet and
+/// the caller does not wait.
 pub fn wait_child(
     me: &Current,
     wanted: WaitFor,
-    only_look: bool,
-) -> Result<Option<(Pid, ExitStatus)>, Errno> {
+    options: WaitOptions,
+) -> Result<Option<(Pid, ChildNews, Usage)>, Errno> {
     let process = me.process();
-    let look = || {
-        process.ended_child(|child| match wanted {
-            WaitFor::AnyChild => true,
-            WaitFor::Child(pid) => child.pid() == pid,
-            WaitFor::Group(group) => child.belonging().group == group,
-        })
+    let is_wanted = |child: &Process| {
+        // Who has ended can neither stop nor go on.
+        let may_come = options.ended || child.exit_status().is_none();
+        may_come
+            && match wanted {
+                WaitFor::AnyChild => true,
+                WaitFor::Child(pid) => child.pid() == pid,
+                WaitFor::Group(group) => child.belonging().group == group,
+            }
     };
+    let look = || process.look_at_children(is_wanted, |child| ChildNews::of(child, &options));
     loop {
-        let ended = match look()? {
-            None if only_look => return Ok(None),
-            Some(child) => child,
+        let (child, news) = match look()? {
+            None if options.only_look => return Ok(None),
+            Some(found) => found,
             // Another thread may take the last child away while this one waits.
             None => process
                 .child_events()
                 .wait_until(None, || look().transpose())??,
         };
-        let status = ended.exit_status().unwrap_or(ExitStatus::Exited(0));
-        if process.reap(&ended) {
-            return Ok(Some((ended.pid(), status)));
+        if let ChildNews::Job(JobNews::Stopped(_)) = news {
+            child.settle();
+        }
+        let is_told = options.keeps
+            || match news {
+                ChildNews::Ended(_) => process.reap(&child),
+                ChildNews::Job(news) => child.take_job_news(news),
+            };
+        if is_told {
+            return Ok(Some((child.pid(), news, child.usage_of_family())));
         }
         // Another thread was told of this one.
     }

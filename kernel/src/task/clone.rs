@@ -92,6 +92,7 @@ fn start_child(
     let files = parent.files.lock().clone();
     let actions = parent.actions.lock().clone();
     let process = Process::new(reserved.tid(), Some(parent), parent.exe(), files, actions);
+    process.set_space(&space);
     let kin = Kin {
         tid: reserved.tid(),
         process: process.clone(),

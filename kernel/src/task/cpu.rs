@@ -9,6 +9,7 @@ use shootdown::CpuId;
 use super::queue::{Ready, ReadyQueue};
 use super::scheduling::{Priority, PriorityHint};
 use super::timer::TimerQueue;
+use super::usage::Usage;
 use super::wake_budget::WakeBudget;
 use super::{MAX_THREADS, Thread};
 use crate::arch::percpu;
@@ -28,6 +29,15 @@ pub(super) enum Leave {
     Parked,
     /// It never runs again.
     Dead,
+}
+
+/// Where a thread is as its time is accounted. A switch says nothing about what was before: that counts as user mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// In the program.
+    User,
+    /// In the kernel.
+    Kernel,
 }
 
 /// What only the CPU itself touches, interrupts off.
@@ -180,10 +190,14 @@ impl CpuSched {
             .expect("the scheduler has not started on this CPU"))
     }
 
-    /// Gives the running thread its time since the last call. On the CPU itself.
-    pub fn account(&self, local: &mut Local, now_ns: u64) {
+    /// Gives the running thread its time since the last call, all of it to the mode that it is in. On the CPU itself.
+    pub fn account(&self, local: &mut Local, now_ns: u64, mode: Mode) {
         let ran_ns = now_ns.saturating_sub(local.accounted_ns);
-        local.current.add_run_ns(ran_ns);
+        local.current.use_more(Usage {
+            run_ns: ran_ns,
+            system_ns: if mode == Mode::Kernel { ran_ns } else { 0 },
+            faults: 0,
+        });
         local.accounted_ns = now_ns;
         if !local.current.priority().is_real_time() {
             let is_awaited = self.waiting().is_some();

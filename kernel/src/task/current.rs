@@ -5,11 +5,12 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use super::Thread;
 use super::signal::SignalSet;
 use super::thread::{Context, work};
+use super::{Process, Thread, sched};
 use crate::arch::{fsbase, percpu};
-use crate::mm::MemorySpace;
+use crate::errno::Errno;
+use crate::mm::{MemorySpace, SpaceUse};
 use crate::preempt;
 use crate::sync::Sleeper;
 
@@ -49,6 +50,28 @@ pub fn current_sleeper() -> Arc<dyn Sleeper> {
     current().to_arc()
 }
 
+/// Runs `work` with the address space of another process; it may sleep, and touch user memory.
+///
+/// # Errors
+/// ESRCH when that process has none any more, EBUSY for a thread that has a window.
+pub fn in_space_of<T>(
+    me: &Current,
+    process: &Process,
+    work: impl FnOnce() -> T,
+) -> Result<T, Errno> {
+    let there = process.space().ok_or(Errno::ESRCH)?;
+    let own = me.with_context(|context| {
+        let space = context.space.as_ref().map(|used| used.space().clone());
+        space.filter(|_| context.window.is_none())
+    });
+    // One more use: it must not be let go of meanwhile.
+    let own = SpaceUse::new(own.ok_or(Errno::EBUSY)?);
+    sched::change_space(Some(SpaceUse::new(there)), None);
+    let result = work();
+    sched::change_space(Some(own), None);
+    Ok(result)
+}
+
 impl Current {
     /// A counted reference to the thread.
     pub fn to_arc(self) -> Arc<Thread> {
@@ -86,7 +109,8 @@ impl Current {
 
     /// The signals that wait for it.
     pub fn pending_signals(&self) -> SignalSet {
-        self.signals.lock().pending()
+        let shared = self.process().shared_signals.lock().pending();
+        self.signals.lock().pending().union(shared)
     }
 
     /// The user's FS base.

@@ -9,7 +9,7 @@ use super::name::ThreadName;
 use super::signal::AltStack;
 use super::thread::work;
 use super::timer::Deadline;
-use super::{Current, sched, start};
+use super::{Current, alarm, robust, sched, start};
 use crate::arch::fpu::{self, FpuState};
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
@@ -41,6 +41,8 @@ pub fn exec(
     end_other_threads(me)?;
     // From here on nothing fails.
     zerocopy::leave(me);
+    robust::let_go(me);
+    alarm::forget_made(me.process().pid());
     enter_space(me, space);
     reset_process(me, path);
     reset_thread(me, frame, entry);
@@ -105,7 +107,7 @@ fn end_other_threads(me: &Current) -> Result<(), Errno> {
             sched::nudge(&thread);
         }
     }
-    while !me.process().has_one_thread() {
+    while me.process().thread_count() > 1 {
         if me.is_ending() {
             return Err(Errno::EINTR);
         }
@@ -115,6 +117,7 @@ fn end_other_threads(me: &Current) -> Result<(), Errno> {
 }
 
 fn enter_space(me: &Current, space: Arc<MemorySpace>) {
+    me.process().set_space(&space);
     let space = SpaceUse::new(space);
     let old = me.with_context(|context| context.space.replace(space));
     sched::enter_own_space();

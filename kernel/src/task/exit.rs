@@ -13,7 +13,7 @@ use super::futex::{self, FutexKey, FutexScope};
 use super::process::ExitStatus;
 use super::signal::Signal;
 use super::thread::work;
-use super::{Pid, Process, id, sched};
+use super::{Pid, Process, id, robust, sched};
 use crate::arch::{self, uaccess};
 use crate::irq;
 use crate::zerocopy;
@@ -29,6 +29,7 @@ pub fn exit_thread(status: ExitStatus) -> ! {
     irq::enable();
     // Who joins this thread finds nothing left of it.
     zerocopy::leave(&current());
+    robust::let_go(&current());
     clear_child_tid();
     finish_thread(status);
     sched::leave_forever();

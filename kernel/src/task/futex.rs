@@ -164,6 +164,25 @@ fn wake_waiter(thread: &Arc<Thread>) {
     sched::unpark(thread);
 }
 
+/// Changes the word, in one step, to what `new` makes of it; what it held. Whoever waits for the old value has entered before, or sees the new one.
+///
+/// # Errors
+/// EFAULT; [`Errno::RESTART`] when others change it all the time and a signal comes.
+pub fn change(key: FutexKey, new: impl Fn(u32) -> u32) -> Result<u32, Errno> {
+    let me = current();
+    let mut value = uaccess::read_user::<u32>(key.address()).map_err(|_| Errno::EFAULT)?;
+    loop {
+        let found = uaccess::compare_exchange_user(key.address(), value, new(value))?;
+        if found == value {
+            return Ok(value);
+        }
+        if me.is_interrupted() {
+            return Err(Errno::RESTART);
+        }
+        value = found;
+    }
+}
+
 /// Wakes at most `wake` waiters of `from` and moves at most `requeue` others to `to`, provided the
 /// word still holds `expected` (if given). Returns how many were woken and moved.
 ///

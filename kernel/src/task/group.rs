@@ -1,4 +1,4 @@
-//! Process groups and sessions: whom a signal or a wait is for. There is no terminal, hence no job control.
+//! Process groups and sessions: whom a signal or a wait is for. There is no terminal.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -2,14 +2,14 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `thread`, `state`, `process`, `group`, `id` | what there is, and its numbers |
+//! | `thread`, `state`, `process`, `group`, `id`, `limits`, `usage` | what there is, and its numbers |
 //! | `sched`, `scheduling`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
-//! | `futex`, `futex_key`, `wait` | sleeping for something to happen |
-//! | `signal` | signals, exceptions of user mode, handlers |
+//! | `futex`, `futex_key`, `robust`, `wait` | sleeping for something to happen |
+//! | `signal`, `alarm`, `job` | signals, exceptions of user mode, handlers; timers that send signals; processes that stop |
 //! | `idle` | what CPUs do that have nothing to do |
 //! | `start`, `clone`, `exec`, `child`, `exit` | life and death |
 //!
-//! Lock order: process tables (`members`, `children`, `files`, `actions`), then wait queues and
+//! Lock order: alarms, then process tables (`members`, `children`, `files`, `actions`), then wait queues and
 //! futex buckets, then timers, then ready queues. A futex bucket alone is held over access to user
 //! memory, and only over such that does not sleep. Ready and timer queues are for interrupt handlers too.
 //!
@@ -20,6 +20,7 @@
 //! (ARCHITECTURE.md, "Floors of the kernel").
 
 mod affinity;
+pub mod alarm;
 mod child;
 mod clone;
 mod cpu;
@@ -31,10 +32,13 @@ mod futex_key;
 mod group;
 mod id;
 mod idle;
+mod job;
 mod kernel_thread;
+mod limits;
 mod name;
 mod process;
 mod queue;
+mod robust;
 mod sched;
 mod scheduling;
 pub mod signal;
@@ -43,18 +47,22 @@ mod start;
 mod state;
 mod thread;
 mod timer;
+mod usage;
 mod wait;
 mod wake_budget;
 
-pub use child::{WaitFor, wait_child};
+pub use child::{WaitFor, WaitOptions, wait_child};
 pub use clone::{CloneRequest, clone_thread, fork, vfork};
-pub use current::{Current, current, current_sleeper, current_space};
+pub use cpu::Mode;
+pub use current::{Current, current, current_sleeper, current_space, in_space_of};
 pub use exec::exec;
 pub use exit::{end_machine_with, exit_process, exit_thread};
 pub use group::{members, set_group, start_session};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
 pub use idle::{IdleMode, choose_idle_mode, idle, idle_mode, set_idle_mode};
+pub use job::JobNews;
 pub use kernel_thread::start_kernel_thread;
+pub use limits::Limit;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
@@ -68,4 +76,5 @@ pub use signal::{UserException, user_exception};
 pub use start::{start_init, start_scheduling, wait_for_other_cpus};
 pub use thread::{Thread, ThreadList};
 pub use timer::Deadline;
+pub use usage::Usage;
 pub use wait::WaitQueue;

@@ -4,12 +4,20 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use linux_raw_sys::general as linux;
 
 use super::group::Belonging;
-use super::signal::{self, Actions, SigInfo, Signal};
+use super::job::Job;
+use super::limits::{Limit, Limits};
+use super::signal::{self, Actions, SigInfo, Signal, ThreadSignals};
+use super::usage::{Meter, Usage};
 use super::wait::WaitQueue;
-use super::{Pid, Thread, Tid, id};
+use super::{Pid, Thread, Tid, alarm, id};
+use crate::errno::Errno;
 use crate::fs::{self, FdTable, Inode};
+use crate::mm::MemorySpace;
 use crate::sync::Mutex;
 
 /// How a process ended.
@@ -27,6 +35,14 @@ impl ExitStatus {
         match self {
             Self::Exited(code) => u32::from(code) << 8,
             Self::Killed(signal) => signal.number(),
+        }
+    }
+
+    /// As a `siginfo_t` reports it.
+    pub fn as_code_and_status(self) -> (u32, u32) {
+        match self {
+            Self::Exited(code) => (linux::CLD_EXITED, u32::from(code)),
+            Self::Killed(signal) => (linux::CLD_KILLED, signal.number()),
         }
     }
 }
@@ -60,7 +76,23 @@ pub struct Process {
     working_directory: Mutex<Arc<Inode>>,
     /// The child has its own address space, or is gone: its `vfork` parent may go on.
     released_space: Mutex<bool>,
+    /// Signals for whichever thread stops blocking them first.
+    pub(super) shared_signals: Mutex<ThreadSignals>,
+    pub(super) job: Mutex<Job>,
+    /// For others that look into it.
+    space: Mutex<Weak<MemorySpace>>,
+    limits: Mutex<Limits>,
+    /// Rights that new files do not get.
+    umask: AtomicU32,
+    /// Kept for programs that ask; it changes nothing.
+    nice: AtomicI32,
+    /// What threads have used that are gone, and children that have been waited for.
+    past: Meter,
+    past_children: Meter,
 }
+
+/// Rights that new files do not get unless a process says otherwise.
+const UMASK: u32 = 0o022;
 
 /// The process is ending and takes no new thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +110,9 @@ impl Process {
         let pid = tid.into();
         let belonging = parent.map_or(Belonging::alone(pid), |parent| parent.belonging());
         let directory = parent.map_or_else(fs::root, |parent| parent.working_directory());
+        let limits = parent.map_or_else(Limits::new, |parent| *parent.limits.lock());
+        let umask = parent.map_or(UMASK, |parent| parent.umask());
+        let nice = parent.map_or(0, |parent| parent.nice());
         Arc::new(Self {
             pid,
             belonging: Mutex::new(belonging),
@@ -95,6 +130,14 @@ impl Process {
             exe: Mutex::new(exe),
             working_directory: Mutex::new(directory),
             released_space: Mutex::new(parent.is_none()),
+            shared_signals: Mutex::new(ThreadSignals::new()),
+            job: Mutex::new(Job::default()),
+            space: Mutex::new(Weak::new()),
+            limits: Mutex::new(limits),
+            umask: AtomicU32::new(umask),
+            nice: AtomicI32::new(nice),
+            past: Meter::default(),
+            past_children: Meter::default(),
         })
     }
 
@@ -113,7 +156,7 @@ impl Process {
     }
 
     /// The parent, while it lives.
-    fn parent(&self) -> Option<Arc<Process>> {
+    pub(super) fn parent(&self) -> Option<Arc<Process>> {
         self.parent.lock().upgrade()
     }
 
@@ -142,14 +185,81 @@ impl Process {
         drop(old);
     }
 
+    /// Rights that new files do not get.
+    pub fn umask(&self) -> u32 {
+        self.umask.load(Ordering::Relaxed)
+    }
+
+    /// Changes them; those before.
+    pub fn set_umask(&self, umask: u32) -> u32 {
+        self.umask.swap(umask & 0o777, Ordering::Relaxed)
+    }
+
+    /// How nice it has been asked to be.
+    pub fn nice(&self) -> i32 {
+        self.nice.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_nice(&self, nice: i32) {
+        self.nice.store(nice.clamp(-20, 19), Ordering::Relaxed);
+    }
+
+    /// One of its limits.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown one.
+    pub fn limit(&self, kind: u32) -> Result<Limit, Errno> {
+        self.limits.lock().get(kind)
+    }
+
+    /// Changes one.
+    ///
+    /// # Errors
+    /// See [`Limits::set`].
+    pub fn set_limit(&self, kind: u32, limit: Limit) -> Result<(), Errno> {
+        self.limits.lock().set(kind, limit)?;
+        if kind == linux::RLIMIT_NOFILE {
+            self.files.lock().set_limit(limit.now as usize);
+        }
+        Ok(())
+    }
+
+    /// Its address space, while it has one.
+    pub(super) fn space(&self) -> Option<Arc<MemorySpace>> {
+        self.space.lock().upgrade()
+    }
+
+    pub(super) fn set_space(&self, space: &Arc<MemorySpace>) {
+        let before = core::mem::replace(&mut *self.space.lock(), Arc::downgrade(space));
+        drop(before);
+    }
+
+    /// What it has used, its threads that are gone included.
+    pub fn usage(&self) -> Usage {
+        let members = self.members.lock();
+        let now = members.threads.iter().map(|thread| thread.usage());
+        now.sum::<Usage>() + self.past.read()
+    }
+
+    /// What its children have used that it has waited for, and theirs.
+    pub fn usage_of_children(&self) -> Usage {
+        self.past_children.read()
+    }
+
+    /// Both together.
+    pub(super) fn usage_of_family(&self) -> Usage {
+        self.usage() + self.usage_of_children()
+    }
+
     /// The threads alive now.
     pub fn threads(&self) -> Vec<Arc<Thread>> {
         self.members.lock().threads.clone()
     }
 
-    /// Is this thread the only one?
-    pub(super) fn has_one_thread(&self) -> bool {
-        self.members.lock().threads.len() == 1
+    /// How many there are.
+    pub(super) fn thread_count(&self) -> usize {
+        self.members.lock().threads.len()
     }
 
     pub(super) fn add_thread(&self, thread: Arc<Thread>) -> Result<(), Ending> {
@@ -166,6 +276,7 @@ impl Process {
         let mut members = self.members.lock();
         let at = members.threads.iter().position(|t| t.tid() == tid)?;
         let thread = members.threads.swap_remove(at);
+        self.past.add(thread.usage());
         members.last_left = status;
         let last = members.threads.is_empty();
         let how = members.ending.unwrap_or(members.last_left);
@@ -187,6 +298,7 @@ impl Process {
 
     /// Publishes the end to the parent. No thread is left.
     pub(super) fn finish(self: &Arc<Self>, status: ExitStatus) {
+        alarm::forget_all(self.pid);
         let files = core::mem::replace(&mut *self.files.lock(), FdTable::empty());
         drop(files);
         fs::record_locks::release(self.pid);
@@ -262,23 +374,23 @@ impl Process {
         &self.child_events
     }
 
-    /// Looks for an ended child that `wanted` accepts. `Err` when no child is accepted at all.
-    pub(super) fn ended_child(
+    /// Looks for a child that `wanted` accepts and `news` has something to tell of. `Err` when no child is accepted at all.
+    pub(super) fn look_at_children<T>(
         &self,
         wanted: impl Fn(&Process) -> bool,
-    ) -> Result<Option<Arc<Process>>, NoSuchChild> {
+        news: impl Fn(&Process) -> Option<T>,
+    ) -> Result<Option<(Arc<Process>, T)>, NoSuchChild> {
         let children = self.children.lock();
         let mut candidates = children.iter().filter(|child| wanted(child)).peekable();
         candidates.peek().ok_or(NoSuchChild)?;
-        Ok(candidates
-            .find(|child| child.exit_status().is_some())
-            .cloned())
+        Ok(candidates.find_map(|child| Some((child.clone(), news(child)?))))
     }
 
     /// Forgets an ended child. False when another thread has done so before.
     pub(super) fn reap(&self, child: &Arc<Process>) -> bool {
         let forgotten = take_child(&mut self.children.lock(), child);
         if forgotten.is_some() {
+            self.past_children.add(child.usage_of_family());
             id::release_process(child.pid);
         }
         forgotten.is_some()

@@ -96,6 +96,7 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
     let exe = Arc::from(program.path);
     let files = FdTable::with_console().map_err(|_| explain(&"too many open files"))?;
     let process = Process::new(reserved.tid(), None, exe, files, Actions::new());
+    process.set_space(&space);
     // As on Linux: it is in no session yet.
     process.set_belonging(Belonging::alone(Pid::new(0)));
     let thread = new_thread(NewThread {

@@ -15,6 +15,7 @@ use super::scheduling::{Priority, Scheduling};
 use super::signal::ThreadSignals;
 use super::stack::KernelStack;
 pub(super) use super::state::{park_state, work};
+use super::usage::{Meter, Usage};
 use super::wake_budget::Turn;
 use super::{Process, Tid, sched};
 use crate::arch::fpu::FpuState;
@@ -67,8 +68,9 @@ pub struct Thread {
     /// Address that is zeroed and woken when the thread ends; 0 for none.
     pub(super) clear_child_tid: AtomicUsize,
     name: Mutex<[u8; NAME_BYTES]>,
-    /// Time spent running up to the last tick or switch.
-    run_ns: AtomicU64,
+    usage: Meter,
+    /// Where its list of robust futexes is; 0 for nowhere.
+    pub(super) robust_list: AtomicUsize,
     /// What it serves, and which server it waits for.
     pub(crate) server_link: Mutex<zerocopy::Link>,
     /// Link of the [`ThreadList`] that the thread is in.
@@ -158,7 +160,8 @@ impl Thread {
             signals: Mutex::new(ThreadSignals::new()),
             clear_child_tid: AtomicUsize::new(0),
             name: Mutex::new([0; NAME_BYTES]),
-            run_ns: AtomicU64::new(0),
+            usage: Meter::default(),
+            robust_list: AtomicUsize::new(0),
             server_link: Mutex::new(zerocopy::Link::new()),
             next_waiter: Mutex::new(None),
             next_sleeper: Mutex::new(None),
@@ -230,13 +233,32 @@ impl Thread {
         self.clear_child_tid.store(address, Ordering::Relaxed);
     }
 
-    /// Time it has spent running, up to the last tick or switch.
-    pub fn run_ns(&self) -> u64 {
-        self.run_ns.load(Ordering::Relaxed)
+    /// Where its list of robust futexes is; 0 for nowhere.
+    pub fn robust_list(&self) -> usize {
+        self.robust_list.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add_run_ns(&self, span_ns: u64) {
-        self.run_ns.fetch_add(span_ns, Ordering::Relaxed);
+    /// Changes that.
+    pub fn set_robust_list(&self, address: usize) {
+        self.robust_list.store(address, Ordering::Relaxed);
+    }
+
+    /// What it has used.
+    pub fn usage(&self) -> Usage {
+        self.usage.read()
+    }
+
+    /// It has used more.
+    pub(super) fn use_more(&self, more: Usage) {
+        self.usage.add(more);
+    }
+
+    /// It had a page fault that was resolved.
+    pub fn count_fault(&self) {
+        self.use_more(Usage {
+            faults: 1,
+            ..Usage::default()
+        });
     }
 
     /// The CPUs it may run on as the bits of a word.

@@ -9,7 +9,7 @@ use crate::arch::{apic, cpu, percpu, timer};
 use crate::irq::{self, IrqState};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
-use crate::task::{self, UserException};
+use crate::task::{self, Mode, UserException};
 use crate::{backtrace, calls, panic, quiet, syscall as syscalls, torture};
 
 const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
@@ -35,13 +35,13 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
         TIMER_VECTOR => {
             note_entry(frame);
             apic::local().end_of_interrupt();
-            timer_interrupt();
+            timer_interrupt(mode_of(frame));
         }
         RESCHEDULE_VECTOR => {
             note_entry(frame);
             apic::local().end_of_interrupt();
             if timer::is_overdue() {
-                timer_interrupt();
+                timer_interrupt(mode_of(frame));
             }
             percpu::set_need_resched();
         }
@@ -71,7 +71,15 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
     }
 }
 
-fn timer_interrupt() {
+/// What an interrupt came to.
+fn mode_of(frame: &TrapFrame) -> Mode {
+    match frame.is_from_user() {
+        true => Mode::User,
+        false => Mode::Kernel,
+    }
+}
+
+fn timer_interrupt(mode: Mode) {
     #[cfg(feature = "breaks")]
     if crate::mm::invalidate::breaks::loses_tick() {
         return;
@@ -83,7 +91,7 @@ fn timer_interrupt() {
             apic::send_reschedule(neighbour);
         }
         percpu::count_tick();
-        task::timer_tick();
+        task::timer_tick(mode);
         SHOOTDOWN.watch().look();
         torture::tick();
     }

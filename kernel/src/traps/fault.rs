@@ -101,7 +101,9 @@ fn resolve(address: usize, access: FaultAccess) -> Result<(), FaultError> {
     if space.is_granted(address, access) {
         return Ok(());
     }
-    space.fault(address, access)
+    space.fault(address, access)?;
+    task::current().count_fault();
+    Ok(())
 }
 
 /// The exception's name for the task layer. Only for frames from ring 3, not for #PF.

@@ -362,6 +362,77 @@ fn no_room_for_any_frame_is_the_end() {
     );
 }
 
+/// A signal of the process that all threads block waits for the first that takes it, whichever that is.
+fn the_first_to_look_gets_it() {
+    // SAFETY: a zeroed set is empty.
+    let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: a valid set and signal.
+    unsafe { libc::sigaddset(&mut set, libc::SIGUSR2) };
+    let mask = |how| {
+        // SAFETY: a valid set.
+        unsafe { libc::pthread_sigmask(how, &set, ptr::null_mut()) };
+    };
+    let is_pending = || {
+        // SAFETY: a zeroed set is empty.
+        let mut pending: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: a valid set.
+        unsafe { libc::sigpending(&mut pending) };
+        // SAFETY: a valid set and signal.
+        unsafe { libc::sigismember(&pending, libc::SIGUSR2) == 1 }
+    };
+    mask(libc::SIG_BLOCK);
+    for takes_by_waiting in [true, false] {
+        let before = HITS.load(Ordering::Relaxed);
+        let old = install(libc::SIGUSR2, note, 0);
+        signals::send_self(libc::SIGUSR2).unwrap();
+        assert!(is_pending());
+        let other = thread::spawn(move || {
+            assert!(is_pending());
+            if takes_by_waiting {
+                let mut taken = 0;
+                // SAFETY: a valid set, and a number of our own.
+                assert_eq!(unsafe { libc::sigwait(&set, &mut taken) }, 0);
+                return taken;
+            }
+            // SAFETY: a valid set.
+            unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) };
+            libc::SIGUSR2
+        });
+        assert_eq!(other.join().unwrap(), libc::SIGUSR2);
+        assert!(!is_pending());
+        let handled = HITS.load(Ordering::Relaxed) - before;
+        assert_eq!(handled, usize::from(!takes_by_waiting));
+        restore(libc::SIGUSR2, &old);
+    }
+    mask(libc::SIG_UNBLOCK);
+}
+
+/// Whoever sends a signal with a value says where it comes from, but not that it comes from the kernel.
+fn values_come_with_signals() {
+    let old = install(libc::SIGUSR2, note, 0);
+    let words = |code: i32| {
+        let mut words = [0u32; 32];
+        (words[2], words[4], words[6]) = (code as u32, std::process::id(), 77);
+        words
+    };
+    let send = |pid: i32, code| {
+        let words = words(code);
+        // SAFETY: a valid `siginfo_t`.
+        let status =
+            unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, libc::SIGUSR2, &words) };
+        checks::error_of(machine::done(status as i32))
+    };
+    let own = std::process::id() as i32;
+    assert_eq!(send(own, libc::SI_QUEUE), None);
+    assert_eq!(CODE.load(Ordering::Relaxed), libc::SI_QUEUE);
+    let child = Child::start(|| 0).unwrap();
+    assert_eq!(send(child.pid(), libc::SI_USER), Some(libc::EPERM));
+    assert_eq!(send(child.pid(), libc::SI_TKILL), Some(libc::EPERM));
+    assert_eq!(child.wait().unwrap(), End::Exited(0));
+    assert_eq!(send(1 << 21, libc::SI_QUEUE), Some(libc::ESRCH));
+    restore(libc::SIGUSR2, &old);
+}
+
 fn main() -> ExitCode {
     checks::run(
         "t_signals",
@@ -372,6 +443,8 @@ fn main() -> ExitCode {
             the_alternate_stack_is_used,
             blocked_signals_wait,
             threads_are_reached,
+            the_first_to_look_gets_it,
+            values_come_with_signals,
             floating_point_survives_handlers,
             divisions_by_zero_are_caught,
             no_room_for_a_frame_is_a_fault,

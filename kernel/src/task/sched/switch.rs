@@ -19,7 +19,7 @@ use super::space::load_space_of;
 use crate::arch::trap::TrapFrame;
 use crate::arch::{context, fpu, fsbase, percpu};
 use crate::irq;
-use crate::task::cpu::{self, CpuSched, Leave};
+use crate::task::cpu::{self, CpuSched, Leave, Mode};
 use crate::task::current::{current, try_current};
 use crate::task::queue::{Claim, Place, Ready};
 use crate::task::scheduling::SLICE_NS;
@@ -30,14 +30,14 @@ use crate::time;
 use crate::zerocopy;
 
 /// Hook of the timer's ticks; interrupts off.
-pub fn timer_tick() {
+pub fn timer_tick(mode: Mode) {
     let cpu = cpu::this();
     if !cpu.is_started() {
         return;
     }
     let now_ns = time::now_ns();
     cpu.with_local(|local| {
-        cpu.account(local, now_ns);
+        cpu.account(local, now_ns, mode);
         let current = &local.current;
         let has_slices = !current.is_idle() && current.scheduling().has_slices();
         let slice_is_over = has_slices && now_ns >= local.slice_end_ns;
@@ -156,7 +156,7 @@ pub(in crate::task) fn reschedule(leave: Leave) {
     let me = percpu::cpu_id();
     percpu::clear_need_resched();
     // Before somebody is taken out of the queue: whether anybody waits counts.
-    cpu.with_local(|local| cpu.account(local, time::now_ns()));
+    cpu.with_local(|local| cpu.account(local, time::now_ns(), Mode::User));
     let Some((next, leave)) = pick(cpu, me, leave) else {
         return;
     };
@@ -169,7 +169,7 @@ pub(in crate::task) fn reschedule(leave: Leave) {
 pub(super) fn give_way_to(next: Arc<Thread>) {
     let cpu = cpu::this();
     let me = percpu::cpu_id();
-    cpu.with_local(|local| cpu.account(local, time::now_ns()));
+    cpu.with_local(|local| cpu.account(local, time::now_ns(), Mode::User));
     // It goes on in the turn of this one.
     next.set_turn(match current().priority().is_real_time() {
         true => Turn::of_woken(&cpu.wake_budget),

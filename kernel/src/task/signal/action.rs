@@ -30,14 +30,16 @@ pub enum DefaultAction {
     Terminate,
     /// Nothing.
     Ignore,
+    /// The process stops until SIGCONT.
+    Stop,
 }
 
 impl DefaultAction {
-    /// The default for this signal. Stopping is not supported and counts as nothing.
+    /// The default for this signal.
     pub fn of(signal: Signal) -> Self {
         match signal.number() {
             linux::SIGCHLD | linux::SIGURG | linux::SIGWINCH | linux::SIGCONT => Self::Ignore,
-            linux::SIGSTOP | linux::SIGTSTP | linux::SIGTTIN | linux::SIGTTOU => Self::Ignore,
+            _ if SignalSet::STOPPING.contains(signal) => Self::Stop,
             _ => Self::Terminate,
         }
     }
@@ -67,6 +69,16 @@ impl Action {
     /// Set for SIGCHLD: are children that end forgotten at once, because the process will not wait for them?
     pub fn forgets_children(&self) -> bool {
         self.handler == IGNORE || self.has_flag(linux::SA_NOCLDWAIT)
+    }
+
+    /// Is it to stop the process?
+    pub fn stops(&self, signal: Signal) -> bool {
+        self.handler == DEFAULT && DefaultAction::of(signal) == DefaultAction::Stop
+    }
+
+    /// Set for SIGCHLD: is only the end of children to be told, not that they stop?
+    pub fn wants_ends_only(&self) -> bool {
+        self.has_flag(linux::SA_NOCLDSTOP)
     }
 
     /// Where the handler returns to; x86-64 requires user mode to provide it.

@@ -4,8 +4,9 @@ use super::frame::{self, Call};
 use super::{AltStack, SigInfo, Signal, set_blocked};
 use crate::arch::trap::TrapFrame;
 use crate::task::exit::{exit_thread, kill_current};
+use crate::task::job::rest_while_stopped;
 use crate::task::thread::work;
-use crate::task::{Current, ExitStatus};
+use crate::task::{Current, ExitStatus, alarm};
 
 /// Bytes of the `syscall` instruction: going back over it makes the call again.
 const SYSCALL_BYTES: u64 = 2;
@@ -13,11 +14,12 @@ const SYSCALL_BYTES: u64 = 2;
 /// Sees to [`work::EXIT`] and [`work::SIGNAL`] of the current thread. Interrupts are on. May end
 /// the thread instead of returning.
 pub fn handle_work(me: &Current, frame: &mut TrapFrame) {
-    if me.work() & work::EXIT != 0 {
+    me.clear_work(work::SIGNAL);
+    rest_while_stopped(me);
+    if me.is_ending() {
         // The process has its status already; this one is not looked at.
         exit_thread(ExitStatus::Killed(Signal::KILL));
     }
-    me.clear_work(work::SIGNAL);
     let restart = me.with_context(|context| context.restart.take());
     let mut handled = false;
     // Bounded: delivering a signal to a handler ends the loop.
@@ -46,6 +48,11 @@ fn deliver(me: &Current, frame: &mut TrapFrame, info: SigInfo, restart: Option<u
     if action.ignores(signal) {
         return false;
     }
+    if action.stops(signal) {
+        me.process().stop(signal);
+        return false;
+    }
+    alarm::note_delivered(me.process(), info);
     let Some(handler) = action.handler() else {
         log::info!(
             "pid {} ({}) tid {} killed by {signal}",

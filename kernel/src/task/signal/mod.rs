@@ -1,7 +1,7 @@
 //! Signals: numbers and sets, actions, what is pending, and delivery to handlers in user mode.
 //!
 //! A signal is posted to a thread; the thread itself delivers it on its way to user mode
-//! ([`handle_work`]). Stops are not supported: a signal whose default is to stop is ignored.
+//! ([`handle_work`]).
 //!
 //! It may not know files, or how threads are chosen; only how to wake and to hurry them.
 

@@ -25,6 +25,10 @@ impl Signal {
     pub const PIPE: Self = Self(linux::SIGPIPE as u8);
     pub const CHLD: Self = Self(linux::SIGCHLD as u8);
     pub const STOP: Self = Self(linux::SIGSTOP as u8);
+    pub const CONT: Self = Self(linux::SIGCONT as u8);
+    pub const ALRM: Self = Self(linux::SIGALRM as u8);
+    pub const VTALRM: Self = Self(linux::SIGVTALRM as u8);
+    pub const PROF: Self = Self(linux::SIGPROF as u8);
 
     /// The signal with this number, if there is one.
     pub fn new(number: u32) -> Option<Self> {
@@ -62,6 +66,14 @@ impl SignalSet {
 
     /// The two that cannot be blocked, caught or ignored.
     const UNBLOCKABLE: Self = Self::only(Signal::KILL).union(Self::only(Signal::STOP));
+
+    /// Those that stop a process unless it does otherwise.
+    pub const STOPPING: Self = Self(
+        1 << (linux::SIGSTOP - 1)
+            | 1 << (linux::SIGTSTP - 1)
+            | 1 << (linux::SIGTTIN - 1)
+            | 1 << (linux::SIGTTOU - 1),
+    );
 
     /// The set as the ABI passes it.
     pub const fn from_bits(bits: u64) -> Self {

@@ -4,7 +4,7 @@ use linux_raw_sys::general as linux;
 
 use super::{Signal, SignalSet};
 use crate::arch::uaccess::Pod;
-use crate::task::ExitStatus;
+use crate::task::{ExitStatus, JobNews};
 
 /// Size of a `siginfo_t`.
 const SIGINFO_BYTES: usize = 128;
@@ -14,6 +14,8 @@ const SIGINFO_BYTES: usize = 128;
 enum Origin {
     Process { pid: u32 },
     Child { pid: u32, status: u32 },
+    Timer { id: u32, overrun: u32, value: u64 },
+    Queue { pid: u32, value: u64 },
     Fault { address: usize },
 }
 
@@ -44,12 +46,57 @@ impl SigInfo {
         }
     }
 
+    /// Sent by a timer of the process, which was due so many times more.
+    pub fn from_timer(signal: Signal, id: u32, overrun: u32, value: u64) -> Self {
+        Self {
+            signal,
+            code: linux::SI_TIMER,
+            origin: Origin::Timer { id, overrun, value },
+        }
+    }
+
+    /// Sent by a process that says itself where it comes from.
+    pub fn from_queue(signal: Signal, code: i32, pid: u32, value: u64) -> Self {
+        Self {
+            signal,
+            code,
+            origin: Origin::Queue { pid, value },
+        }
+    }
+
+    /// The timer that sent it, and how many times more it was due.
+    pub fn timer(&self) -> Option<(u32, u32)> {
+        match self.origin {
+            Origin::Timer { id, overrun, .. } => Some((id, overrun)),
+            _ => None,
+        }
+    }
+
+    /// The same signal of the same timer came once more.
+    fn absorb(&mut self, later: &Self) {
+        let (Origin::Timer { id, overrun, .. }, Some((other, more))) =
+            (&mut self.origin, later.timer())
+        else {
+            return;
+        };
+        if *id == other {
+            *overrun = overrun.saturating_add(more).saturating_add(1);
+        }
+    }
+
+    /// Tells a parent that its child has stopped or goes on.
+    pub fn from_job(pid: u32, news: JobNews) -> Self {
+        let (code, status) = news.as_code_and_status();
+        Self {
+            signal: Signal::CHLD,
+            code: code as i32,
+            origin: Origin::Child { pid, status },
+        }
+    }
+
     /// Tells a parent that its child has ended, and how.
     pub fn from_child(pid: u32, how: ExitStatus) -> Self {
-        let (code, status) = match how {
-            ExitStatus::Exited(code) => (linux::CLD_EXITED, u32::from(code)),
-            ExitStatus::Killed(signal) => (linux::CLD_KILLED, signal.number()),
-        };
+        let (code, status) = how.as_code_and_status();
         Self {
             signal: Signal::CHLD,
             code: code as i32,
@@ -84,7 +131,7 @@ impl SigInfo {
     pub fn address(&self) -> usize {
         match self.origin {
             Origin::Fault { address } => address,
-            Origin::Process { .. } | Origin::Child { .. } => 0,
+            _ => 0,
         }
     }
 
@@ -99,6 +146,15 @@ impl SigInfo {
             Origin::Child { pid, status } => {
                 bytes[16..20].copy_from_slice(&pid.to_ne_bytes());
                 bytes[24..28].copy_from_slice(&status.to_ne_bytes());
+            }
+            Origin::Timer { id, overrun, value } => {
+                bytes[16..20].copy_from_slice(&id.to_ne_bytes());
+                bytes[20..24].copy_from_slice(&overrun.to_ne_bytes());
+                bytes[24..32].copy_from_slice(&value.to_ne_bytes());
+            }
+            Origin::Queue { pid, value } => {
+                bytes[16..20].copy_from_slice(&pid.to_ne_bytes());
+                bytes[24..32].copy_from_slice(&value.to_ne_bytes());
             }
             Origin::Fault { address } => bytes[16..24].copy_from_slice(&address.to_ne_bytes()),
         }
@@ -234,10 +290,17 @@ impl ThreadSignals {
 
     /// Adds a pending signal.
     pub(super) fn add(&mut self, info: SigInfo) {
-        if !self.pending.contains(info.signal()) {
-            self.pending.insert(info.signal());
-            self.infos[info.signal().index()] = Some(info);
+        let place = &mut self.infos[info.signal().index()];
+        match place {
+            Some(first) => first.absorb(&info),
+            None => *place = Some(info),
         }
+        self.pending.insert(info.signal());
+    }
+
+    /// Forgets pending signals of the set.
+    pub(super) fn forget(&mut self, set: SignalSet) {
+        while self.take(set).is_some() {}
     }
 
     /// Takes the lowest-numbered pending signal among `allowed`.

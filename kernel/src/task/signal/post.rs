@@ -9,23 +9,32 @@ use crate::task::{Current, ExitStatus, Process, Thread, sched};
 
 /// Posts a signal to one thread, wherever it is.
 ///
-/// An ignored signal is dropped unless it is blocked; SIGKILL ends the process.
+/// An ignored signal is dropped unless it is blocked; SIGKILL ends the process, those that stop it do so at once.
 pub fn post_to_thread(thread: &Arc<Thread>, info: SigInfo) {
     let signal = info.signal();
     if signal == Signal::KILL {
         end_process(thread.process(), ExitStatus::Killed(signal));
         return;
     }
-    let ignored = thread.process().actions.lock().get(signal).ignores(signal);
+    let process = thread.process();
+    oppose(process, signal);
+    let action = process.actions.lock().get(signal);
+    let ignored = action.ignores(signal);
+    let stops = action.stops(signal);
     let deliverable = {
         let mut signals = thread.signals.lock();
         let blocked = signals.blocked.contains(signal);
         if ignored && !blocked {
             return;
         }
-        signals.add(info);
+        if blocked || !stops {
+            signals.add(info);
+        }
         !blocked
     };
+    if deliverable && stops {
+        return process.stop(signal);
+    }
     if deliverable {
         thread.add_work(work::SIGNAL);
         sched::nudge(thread);
@@ -34,16 +43,42 @@ pub fn post_to_thread(thread: &Arc<Thread>, info: SigInfo) {
     sched::unpark(thread);
 }
 
-/// Posts a signal to a process: to a thread that does not block it if there is one.
-///
-/// Signals pend on threads only; with every thread blocking it, the first thread gets it.
+/// SIGCONT has a process go on, whatever it does about the signal; signals to stop and to go on make each other undone.
+fn oppose(process: &Arc<Process>, signal: Signal) {
+    let undone = match signal {
+        Signal::CONT => SignalSet::STOPPING,
+        _ if SignalSet::STOPPING.contains(signal) => SignalSet::only(Signal::CONT),
+        _ => return,
+    };
+    process.shared_signals.lock().forget(undone);
+    for thread in process.threads() {
+        thread.signals.lock().forget(undone);
+    }
+    if signal == Signal::CONT {
+        process.resume();
+    }
+}
+
+/// Posts a signal to a process: to a thread that does not block it if there is one, else to whichever is the first to stop blocking it.
 pub fn post_to_process(process: &Arc<Process>, info: SigInfo) {
+    let signal = info.signal();
     let threads = process.threads();
-    let open = threads
-        .iter()
-        .find(|t| !t.signals.lock().blocked.contains(info.signal()));
-    if let Some(thread) = open.or(threads.first()) {
-        post_to_thread(thread, info);
+    let open = || {
+        let is_open = |t: &&Arc<Thread>| !t.signals.lock().blocked.contains(signal);
+        threads.iter().find(is_open)
+    };
+    // Those, too, that nobody waits to see delivered.
+    if let Some(thread) = open().or_else(|| threads.first().filter(|_| signal == Signal::KILL)) {
+        return post_to_thread(thread, info);
+    }
+    oppose(process, signal);
+    process.shared_signals.lock().add(info);
+    // One may have stopped blocking it in between, and have found nothing.
+    if let Some(thread) = open() {
+        let taken = process.shared_signals.lock().take(SignalSet::only(signal));
+        if let Some(info) = taken {
+            post_to_thread(thread, info);
+        }
     }
 }
 
@@ -55,8 +90,23 @@ pub fn set_blocked(me: &Current, blocked: SignalSet) -> SignalSet {
         let old = core::mem::replace(&mut signals.blocked, blocked.blockable());
         (old, signals.has_deliverable())
     };
+    let deliverable = claim_shared(me) || deliverable;
     if deliverable {
         me.add_work(work::SIGNAL);
     }
     old
+}
+
+/// Takes over signals of the process that the current thread does not block; whether there were any.
+fn claim_shared(me: &Current) -> bool {
+    let mut claimed = false;
+    let wanted = SignalSet::from_bits(!me.blocked_signals().bits());
+    loop {
+        let taken = me.process().shared_signals.lock().take(wanted);
+        let Some(info) = taken else {
+            return claimed;
+        };
+        me.signals.lock().add(info);
+        claimed = true;
+    }
 }

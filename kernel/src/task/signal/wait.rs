@@ -2,7 +2,7 @@
 
 use super::{Action, AltStack, SigInfo, Signal, SignalSet, pending::TooSmall, set_blocked};
 use crate::errno::Errno;
-use crate::task::{Current, Deadline, sched};
+use crate::task::{Current, Deadline, alarm, sched};
 
 /// Waits with another blocked set until a signal is handled: always EINTR.
 pub fn suspend(me: &Current, blocked: SignalSet) -> Errno {
@@ -37,7 +37,9 @@ pub fn wait_for(
     let old = me.blocked_signals();
     set_blocked(me, old.minus(wanted));
     let result = loop {
-        if let Some(info) = me.signals.lock().take(wanted) {
+        let taken = me.signals.lock().take(wanted);
+        if let Some(info) = taken {
+            alarm::note_delivered(me.process(), info);
             break Ok(info);
         }
         if me.is_interrupted() {
