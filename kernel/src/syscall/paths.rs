@@ -77,14 +77,16 @@ pub(super) fn fchdir(me: &Current, a: &Args) -> Outcome {
 }
 
 pub(super) fn mkdir(me: &Current, a: &Args) -> Outcome {
-    done(fs::make_directory(&path(me, a.ptr(0))?, a.u32(1)))
+    make_directory(me, &path(me, a.ptr(0))?, a.u32(1))
 }
 
 pub(super) fn mkdirat(me: &Current, a: &Args) -> Outcome {
-    done(fs::make_directory(
-        &path_at(me, a.i32(0), a.ptr(1))?,
-        a.u32(2),
-    ))
+    make_directory(me, &path_at(me, a.i32(0), a.ptr(1))?, a.u32(2))
+}
+
+fn make_directory(me: &Current, path: &Path, mode: u32) -> Outcome {
+    let permissions = mode & !me.process().umask();
+    done(fs::make_directory(path, permissions))
 }
 
 pub(super) fn rmdir(me: &Current, a: &Args) -> Outcome {
