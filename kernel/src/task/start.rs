@@ -23,6 +23,7 @@ use crate::boot::BootInfo;
 use crate::exec::{self, initramfs};
 use crate::fs::{FdTable, normalise};
 use crate::irq;
+use crate::isolation;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::{latency, quiet, random, time};
@@ -145,6 +146,7 @@ extern "C" fn thread_main(_: usize) -> ! {
     irq::disable();
     sched::before_user_return(&mut frame);
     latency::irqs_on();
+    isolation::enter_user();
     quiet::enter();
     context::enter_user(&frame)
 }
