@@ -9,7 +9,7 @@ use shootdown_kernel_tests::platform::{SHOOTDOWN, flushes};
 use shootdown_kernel_tests::{arch, memory};
 use std::ops::Deref;
 use std::sync::Arc;
-use support::{BASE, READ, Turn, WRITE, at, discard, protect, remap, request, unmap};
+use support::{BASE, READ, ROOTS, Turn, WRITE, at, discard, protect, remap, request, unmap};
 
 const FETCH: FaultAccess = FaultAccess { exec: true, ..READ };
 
