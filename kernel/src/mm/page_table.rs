@@ -109,7 +109,7 @@ impl PageTable {
     }
 
     /// Puts `entry` into the user root, too, if there is one and the entry is one of roots. What the root itself has there then: no code, so that a way to user
-    /// mode that forgot to load the other one ends at once.
+    /// mode that forgot to load the other one gets nowhere.
     #[cfg(feature = "isolation")]
     fn mirror(&self, level: u32, index: usize, entry: Pte) -> Pte {
         match top::user_root(self.root).filter(|_| level == ROOT_LEVEL) {
