@@ -16,7 +16,7 @@ pub struct Session {
     /// A Linux image, where there is one.
     pub linux: Option<PathBuf>,
     /// Which of the reference kernels.
-    flavour: Flavour,
+    pub flavour: Flavour,
 }
 
 impl Session {
