@@ -17,7 +17,7 @@
 //! | [`vm`] | virtual machines |
 //! | [`exec`], then [`mm`] | program loading; address spaces and frames |
 //! | [`random`], then [`time`], then [`boot`] | random bytes; clocks; what loader and firmware say, and the end of a boot |
-//! | [`console`], then [`sync`], then [`platform`] | the serial line and the screen; locks; what the engine needs from the kernel |
+//! | [`console`], then [`sync`], then [`platform`], with [`quiet`] and [`isolation`] | the serial line and the screen; locks; what the engine needs from the kernel, and is told on the way to user mode |
 //! | [`irq`], [`preempt`], then [`latency`] | their switches, and how long they are off |
 //! | [`user_memory`], then [`arch`] | places in user memory; what the processor wants: per-CPU data, switching, page tables, the clock |
 //! | [`addr`], [`budget`], [`cpus`], [`cpu_stage`], [`errno`] | numbers |
@@ -40,6 +40,7 @@ mod exec;
 mod fs;
 mod hotplug;
 mod irq;
+mod isolation;
 mod latency;
 mod mm;
 mod panic;

@@ -15,6 +15,8 @@ use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
 use spin::Once;
 
 use crate::addr::{PAGE_BYTES, PhysAddr};
+#[cfg(feature = "isolation")]
+use crate::arch::isolation;
 use crate::arch::stacks::Stacks;
 use crate::arch::trap::vectors;
 use crate::arch::{apic, paging, percpu, steal, svm, tlb, top, tsc};
@@ -104,6 +106,13 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
         .map_err(refused)
 }
 
+fn depth(freed: FreedTables) -> x86_tlb::Depth {
+    match freed {
+        FreedTables::No => x86_tlb::Depth::Leaf,
+        FreedTables::Yes => x86_tlb::Depth::Tables,
+    }
+}
+
 // SAFETY: duties as numbered at the trait.
 // 1. GS holds the CPU's own number, and nothing changes it; threads move only with interrupts on.
 // 2. CLI; NMI and machine-check handlers use nothing of the engine but what leaves and enters quiet.
@@ -116,7 +125,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
 // 7. A hypervisor that takes a request from a record drops all that the virtual CPU has cached before it runs again. Nested tables have lost what was named when
-//    `begin` returns, and guests are flushed when `finish` does. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
+//    `begin` returns, and guests are flushed when `finish` does. 8. Tags are split in kernels that are built so (`isolation`), and in no others; boot decides once whether there are slots, before any CPU is online.
 // 9. A panic ends the machine. 10. PREFETCHW is a hint, and where a processor does not know it, it is a NOP.
 // 11. Every root has the kernel's half, which never changes after boot: the image, the direct map with the heap, all stacks. 12. A CPU writes CR3 by itself
 //     before it comes online only; VMRUN puts back what it found. `CallsPlatform`'s engine loads nothing.
@@ -178,12 +187,8 @@ unsafe impl Platform for KernelPlatform {
     fn local_flush(&self, operation: LocalFlush) {
         match operation {
             LocalFlush::Pages(range, freed) => {
-                let depth = match freed {
-                    FreedTables::No => x86_tlb::Depth::Leaf,
-                    FreedTables::Yes => x86_tlb::Depth::Tables,
-                };
                 let (stride, pages) = (range.page_size().bytes(), range.page_count());
-                tlb::local().flush_pages(range.start(), stride, pages, depth);
+                tlb::local().flush_pages(range.start(), stride, pages, depth(freed));
             }
             LocalFlush::Space => tlb::local().flush_non_global(),
             LocalFlush::All => tlb::local().flush_all(),
@@ -191,14 +196,14 @@ unsafe impl Platform for KernelPlatform {
     }
 
     unsafe fn load_root(&self, root: u64) {
-        // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames.
-        unsafe { tlb::local().load_root(root) };
+        // SAFETY: 1. the same.
+        unsafe { self.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
     }
 
     /// `paging` maps the kernel's part with the global bit, the local APIC's page and the torture's pages too; INVLPG drops such a
     /// translation under every tag (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches"), and where an
-    /// erratum says otherwise, `tlb::choose` uses no tags.
-    const KERNEL_PAGES_ARE_GLOBAL: bool = true;
+    /// erratum says otherwise, `tlb::choose` uses no tags. With isolation nothing is global.
+    const KERNEL_PAGES_ARE_GLOBAL: bool = !cfg!(feature = "isolation");
 
     #[inline]
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
@@ -211,9 +216,23 @@ unsafe impl Platform for KernelPlatform {
             TagEntries::Keep => x86_tlb::TagEntries::Keep,
             TagEntries::Drop => x86_tlb::TagEntries::Drop,
         };
+        #[cfg(feature = "isolation")]
+        isolation::note_root(PhysAddr::new(root), asid);
         // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames. 3. the
         // engine compared generations.
         unsafe { tlb::local().load_tagged_root(root, pcid, entries) };
+    }
+
+    #[cfg(feature = "isolation")]
+    fn splits_tags(&self) -> bool {
+        true
+    }
+
+    #[cfg(feature = "isolation")]
+    fn flush_user_side(&self, asid: Asid, range: FlushRange, freed: FreedTables) -> bool {
+        let side = (range.start(), range.page_size().bytes(), range.page_count());
+        let dropped = tlb::local().flush_user_side(isolation::pair(asid), side, depth(freed));
+        dropped == x86_tlb::UserSide::Dropped
     }
 
     #[inline]

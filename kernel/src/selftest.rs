@@ -1,9 +1,11 @@
 //! Checks of the architecture layer on the running machine, before the first program: built with the
 //! feature `selftest`, chosen by `selftest=` on the command line.
 //!
-//! `selftest=all` runs those that pass silently and prints one line for each. `selftest=quiet` goes on beside programs. Every other name does one
+//! `selftest=all` runs those that pass silently and prints one line for each. `selftest=quiet` goes on beside programs, and so does `selftest=isolation`. Every other name does one
 //! thing that must end the kernel with a panic; whoever runs it checks the message and the exit code.
 
+#[cfg(feature = "isolation")]
+mod isolation;
 mod quiet;
 mod stop;
 
@@ -79,6 +81,10 @@ pub fn run(boot: &BootInfo) {
         return;
     };
     if quiet::begin_if_asked(name) {
+        return;
+    }
+    #[cfg(feature = "isolation")]
+    if isolation::begin_if_asked(name) {
         return;
     }
     irq::enable();

@@ -36,7 +36,8 @@ pub const IST_NMI: u8 = 2;
 /// See [`IST_DOUBLE_FAULT`].
 pub const IST_MACHINE_CHECK: u8 = 3;
 
-/// One CPU's tables. Never moved: the processor holds their addresses.
+/// One CPU's tables. Never moved: the processor holds their addresses. With isolation on a page of their own, which user roots map.
+#[cfg_attr(feature = "isolation", repr(align(4096)))]
 struct Tables {
     gdt: UnsafeCell<GlobalDescriptorTable>,
     tss: UnsafeCell<TaskStateSegment>,
@@ -51,6 +52,12 @@ static TABLES: [Tables; MAX_CPUS] = [const {
         tss: UnsafeCell::new(TaskStateSegment::new()),
     }
 }; MAX_CPUS];
+
+/// The page with the tables of CPU `cpu`.
+#[cfg(feature = "isolation")]
+pub fn page(cpu: usize) -> usize {
+    (&raw const TABLES[cpu]).addr()
+}
 
 /// Fills and loads the tables of this CPU. Once after each reset, interrupts off, before
 /// [`percpu::install`](super::percpu::install): loading GS clears its base.

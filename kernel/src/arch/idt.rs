@@ -69,11 +69,26 @@ unsafe extern "C" {
     static trap_stubs: u8;
 }
 
-static IDT: Once<[Gate; ENTRIES]> = Once::new();
+/// With isolation a page, which user roots map.
+#[cfg_attr(feature = "isolation", repr(align(4096)))]
+struct Table([Gate; ENTRIES]);
+
+static IDT: Once<Table> = Once::new();
+
+fn table() -> &'static [Gate; ENTRIES] {
+    &IDT.call_once(|| Table(core::array::from_fn(Gate::for_vector)))
+        .0
+}
+
+/// The page with the table.
+#[cfg(feature = "isolation")]
+pub fn page() -> usize {
+    table().as_ptr().addr()
+}
 
 /// Loads the table on this CPU. Interrupts off.
 pub fn install() {
-    let table = IDT.call_once(|| core::array::from_fn(Gate::for_vector));
+    let table = table();
     let pointer = DescriptorTablePointer {
         limit: (size_of_val(table) - 1) as u16,
         base: VirtAddr::from_ptr(table),

@@ -11,6 +11,8 @@ pub mod extable;
 pub mod fpu;
 pub mod fsbase;
 mod idt;
+#[cfg(feature = "isolation")]
+pub mod isolation;
 pub mod paging;
 pub mod percpu;
 pub mod smap;

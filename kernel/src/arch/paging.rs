@@ -40,7 +40,12 @@ const UNCACHED: u64 = 1 << 3 | 1 << 4;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const LARGE: u64 = 1 << 7;
-const GLOBAL: u64 = 1 << 8;
+/// With isolation nothing is: user mode must not find it in the TLB.
+const GLOBAL: u64 = if cfg!(feature = "isolation") {
+    0
+} else {
+    1 << 8
+};
 const NX: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -75,6 +80,9 @@ type Table = NonNull<[u64; TABLE_ENTRIES]>;
 static KERNEL_ROOT: Once<KernelRoot> = Once::new();
 /// Its entries for the kernel's half, as they were built.
 static KERNEL_HALF: Once<[u64; TABLE_ENTRIES / 2]> = Once::new();
+/// Those of user roots.
+#[cfg(feature = "isolation")]
+static USER_HALF: Once<[u64; TABLE_ENTRIES / 2]> = Once::new();
 
 /// The root that maps the kernel only: idle CPUs and dying processes load it.
 ///
@@ -101,6 +109,18 @@ pub fn kernel_half() -> [u64; TABLE_ENTRIES / 2] {
         "the kernel's half of roots has changed"
     );
     built
+}
+
+/// PML4 entries 256..512 of every user root: they lead to what [`isolation`](super::isolation) lists.
+///
+/// # Panics
+///
+/// Before [`build`].
+#[cfg(feature = "isolation")]
+pub fn user_half() -> [u64; TABLE_ENTRIES / 2] {
+    *USER_HALF
+        .get()
+        .expect("the kernel's page tables are built at boot")
 }
 
 fn upper_half(root: PhysAddr) -> [u64; TABLE_ENTRIES / 2] {
@@ -132,11 +152,17 @@ pub fn is_mapped(address: usize) -> bool {
 /// The entry of a page of the kernel's image.
 #[cfg(feature = "selftest")]
 pub fn image_entry(address: usize) -> &'static AtomicU64 {
-    let mut table = table_at(PhysAddr::new(kernel_root().as_u64()));
+    small_page_entry(PhysAddr::new(kernel_root().as_u64()), address)
+}
+
+/// The entry of a page of the kernel's that is mapped by itself, in the tables under `root`.
+#[cfg(any(feature = "selftest", feature = "isolation"))]
+pub fn small_page_entry(root: PhysAddr, address: usize) -> &'static AtomicU64 {
+    let mut table = table_at(root);
     for level in (1..4).rev() {
         // SAFETY: an entry of a table that stays.
         let next = unsafe { slot(table, address, level).read() };
-        assert!(next & (PRESENT | LARGE) == PRESENT, "no page of the image");
+        assert!(next & (PRESENT | LARGE) == PRESENT, "no small page");
         table = table_at(PhysAddr::new(next & ADDRESS));
     }
     // SAFETY: as in `permits_now`; the caller is the only one who changes it.
@@ -160,8 +186,13 @@ pub fn frames_needed(memory_end: u64, adapter: &Range<u64>, cpus: usize) -> u64 
     let stack_tables = (cpus * stacks::STRIDE).div_ceil(LARGE_PAGE_BYTES);
     // Those of the boot CPU are part of the image.
     let of_stacks = stack_tables + (cpus - 1) * stacks::PAGES_PER_CPU;
+    let of_user_half = match cfg!(feature = "isolation") {
+        // PML4, PDPT, two directories.
+        true => image_tables + stack_tables as u64 + 4,
+        false => 0,
+    };
     // PML4, two PDPTs, a directory for the image, a directory and a table for the APIC page.
-    gigabytes + image_tables + of_stacks as u64 + 6
+    gigabytes + image_tables + of_stacks as u64 + of_user_half + 6
 }
 
 /// Builds the tables. Boot CPU, once, on the boot page tables. `frame` gives zeroed frames below
@@ -199,6 +230,8 @@ pub fn build(
     let root = unsafe { KernelRoot::new(builder.root.as_u64()) };
     KERNEL_HALF.call_once(|| upper_half(builder.root));
     KERNEL_ROOT.call_once(|| root);
+    #[cfg(feature = "isolation")]
+    builder.build_user_half(cpus);
 }
 
 /// Which table an entry goes to.
@@ -232,6 +265,17 @@ impl Builder<'_> {
             };
             self.set(virt, Level::Table, (virt - KERNEL_BASE) as u64 | flags);
         }
+    }
+
+    /// The tables that user roots share: the same pages, no more of them than entries need.
+    #[cfg(feature = "isolation")]
+    fn build_user_half(&mut self, cpus: usize) {
+        let kernel = core::mem::replace(&mut self.root, (self.frame)());
+        for page in super::isolation::pages(cpus) {
+            let entry = small_page_entry(kernel, page).load(Ordering::Relaxed);
+            self.set(page, Level::Table, entry);
+        }
+        USER_HALF.call_once(|| upper_half(self.root));
     }
 
     /// Writes the entry for `virt` at a level, making the tables above it.

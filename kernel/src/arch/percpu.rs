@@ -13,11 +13,16 @@ use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{GsBase, KernelGsBase};
 
 use super::descriptors;
+#[cfg(feature = "isolation")]
+use super::isolation::EntryPage;
 use crate::cpus::MAX_CPUS;
 
 /// What one CPU keeps for itself. Reached by offset from `entry.s` and below.
 #[repr(C, align(128))]
 pub struct PerCpu {
+    /// On a page of its own, which user roots map.
+    #[cfg(feature = "isolation")]
+    pub(super) entry: EntryPage,
     cpu: u32,
     preempt_count: u32,
     /// Not 0: the scheduler is to choose a thread anew at the next chance.
@@ -25,6 +30,7 @@ pub struct PerCpu {
     /// Stack pointer at entry from ring 3.
     kernel_stack: usize,
     /// SYSCALL keeps the user's stack pointer here for three instructions.
+    #[cfg(not(feature = "isolation"))]
     user_rsp: usize,
     current_thread: *mut (),
     ticks: u64,
@@ -35,7 +41,11 @@ pub struct PerCpu {
 /// Where `entry.s` finds the kernel stack.
 pub const KERNEL_STACK: usize = offset_of!(PerCpu, kernel_stack);
 /// Where `entry.s` puts the user's stack pointer.
+#[cfg(not(feature = "isolation"))]
 pub const USER_RSP: usize = offset_of!(PerCpu, user_rsp);
+/// Where `entry.s` puts the user's stack pointer.
+#[cfg(feature = "isolation")]
+pub const USER_RSP: usize = offset_of!(PerCpu, entry.user_rsp);
 
 struct Slot(UnsafeCell<PerCpu>);
 
@@ -45,10 +55,13 @@ unsafe impl Sync for Slot {}
 impl PerCpu {
     const fn new(cpu: u32) -> Self {
         Self {
+            #[cfg(feature = "isolation")]
+            entry: EntryPage::new(),
             cpu,
             preempt_count: 0,
             need_resched: 0,
             kernel_stack: 0,
+            #[cfg(not(feature = "isolation"))]
             user_rsp: 0,
             current_thread: core::ptr::null_mut(),
             ticks: 0,
@@ -61,12 +74,12 @@ static PER_CPU: [Slot; MAX_CPUS] = [const { Slot(UnsafeCell::new(PerCpu::new(0))
 
 /// Reads a field of this CPU with one instruction.
 macro_rules! gs_read {
-    ($field:ident, $register:ident, $format:literal, $type:ty) => {{
+    ($($field:ident).+, $register:ident, $format:literal, $type:ty) => {{
         let value: $type;
         // SAFETY: GS points at this CPU's `PerCpu` since `install`; the field has this width.
         unsafe {
             asm!(concat!("mov {", $format, "}, gs:[{offset}]"), out($register) value,
-                 offset = const offset_of!(PerCpu, $field),
+                 offset = const offset_of!(PerCpu, $($field).+),
                  options(nostack, preserves_flags, readonly));
         }
         value
@@ -75,11 +88,11 @@ macro_rules! gs_read {
 
 /// Writes a field of this CPU with one instruction.
 macro_rules! gs_write {
-    ($field:ident, $value:expr) => {{
+    ($($field:ident).+, $value:expr) => {{
         // SAFETY: as for `gs_read`; the fields written are 8 bytes wide.
         unsafe {
             asm!("mov gs:[{offset}], {value}", value = in(reg) $value,
-                 offset = const offset_of!(PerCpu, $field),
+                 offset = const offset_of!(PerCpu, $($field).+),
                  options(nostack, preserves_flags));
         }
     }};
@@ -93,6 +106,37 @@ pub fn install(cpu: usize) {
     GsBase::write(VirtAddr::from_ptr(slot));
     // The user's: always 0, as nothing lets programs change it.
     KernelGsBase::write(VirtAddr::zero());
+    #[cfg(feature = "isolation")]
+    {
+        let top = super::isolation::entry_stack_top(cpu);
+        gs_write!(entry.iret_frame, top - super::isolation::IRET_FRAME_BYTES);
+        descriptors::set_ring0_stack(cpu, top);
+    }
+}
+
+/// The address of what CPU `cpu` keeps for itself; with its first page begins what user roots map.
+#[cfg(feature = "isolation")]
+pub(super) fn address(cpu: usize) -> usize {
+    (&raw const PER_CPU[cpu]).addr()
+}
+
+/// What entries write to CR3, and what exits do. Interrupts are off.
+#[cfg(feature = "isolation")]
+pub(super) fn set_cr3((kernel, user): (u64, u64)) {
+    gs_write!(entry.kernel_cr3, kernel);
+    gs_write!(entry.user_cr3, user);
+}
+
+/// What exits write to CR3 on this CPU.
+#[cfg(feature = "isolation")]
+pub(super) fn user_cr3() -> u64 {
+    gs_read!(entry.user_cr3, reg, "0:r", u64)
+}
+
+/// Changes it. Interrupts are off.
+#[cfg(feature = "isolation")]
+pub(super) fn set_user_cr3(value: u64) {
+    gs_write!(entry.user_cr3, value);
 }
 
 /// The running CPU. Stale at once when the caller can be moved.
@@ -121,6 +165,7 @@ pub fn set_kernel_stack(top: usize) {
         "kernel stack {top:#x} is not aligned"
     );
     gs_write!(kernel_stack, top);
+    #[cfg(not(feature = "isolation"))]
     descriptors::set_ring0_stack(cpu_id().index(), top);
 }
 

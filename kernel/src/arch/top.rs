@@ -1,4 +1,4 @@
-//! The top of page tables: what the private root of a CPU takes over from the shared one of its space.
+//! The top of page tables: what the private root of a CPU takes over from the shared one of its space, and, with isolation, which root user mode has.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +14,17 @@ const WINDOWS_ENTRY: usize = WINDOWS.start / TOP_ENTRY_BYTES;
 /// What says whether there is a table and where: the processor marks the rest.
 const PRESENT_ADDRESS: u64 = 0x000f_ffff_ffff_f001;
 
-/// Makes those entries of the root table `private` that translate `range` equal to those of `shared`, but for the windows'.
-/// Any context; reads and writes entries, no more.
+/// Makes those entries of the root table `private` that translate `range` equal to those of `shared`, but for the windows'; with isolation those of their user
+/// roots, too. Any context; reads and writes entries, no more.
 pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
+    copy(shared, private, range);
+    #[cfg(feature = "isolation")]
+    if let (Some(shared), Some(private)) = (user_root(shared), user_root(private)) {
+        copy(shared, private, range);
+    }
+}
+
+fn copy(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
     let first = range.start() / TOP_ENTRY_BYTES;
     let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
     let (from, to) = (entries(shared), entries(private));
@@ -29,6 +37,23 @@ pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
             to[index].store(entry, Ordering::Release);
         }
     }
+}
+
+/// The root's entry that says which root user mode has instead: a number behind an entry that is never present.
+#[cfg(feature = "isolation")]
+const USER_ROOT_ENTRY: usize = USER_ENTRIES + 1;
+
+/// The root that user mode has instead of `root`, if it runs on any. Any context.
+#[cfg(feature = "isolation")]
+pub fn user_root(root: PhysAddr) -> Option<PhysAddr> {
+    let entry = entries(root)[USER_ROOT_ENTRY].load(Ordering::Relaxed);
+    (entry != 0).then_some(PhysAddr::new(entry))
+}
+
+/// Says so. Nobody has `root` loaded yet.
+#[cfg(feature = "isolation")]
+pub fn set_user_root(root: PhysAddr, user: PhysAddr) {
+    entries(root)[USER_ROOT_ENTRY].store(user.as_u64(), Ordering::Relaxed);
 }
 
 /// The table in this frame.

@@ -11,6 +11,8 @@ use super::layout::{PAGE_SIZE, PhysAddr, TOP_ENTRY_BYTES, USER_END, WINDOWS};
 use super::pte::{Pte, PteCell};
 use super::range::UserRange;
 use crate::arch::paging;
+#[cfg(feature = "isolation")]
+use crate::arch::top;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 const ENTRIES: usize = 512;
@@ -81,6 +83,8 @@ impl PageTable {
         {
             cell.fill(Pte::from_raw(raw));
         }
+        #[cfg(feature = "isolation")]
+        table.add_user_root()?;
         Some(table)
     }
 
@@ -90,6 +94,37 @@ impl PageTable {
             root: frames::alloc_zeroed()?.into_raw(),
             top_changed: AtomicBool::new(false),
         })
+    }
+
+    /// Makes the root that user mode has instead: the same user half, and of the kernel what entries need.
+    #[cfg(feature = "isolation")]
+    fn add_user_root(&self) -> Option<()> {
+        let root = frames::alloc_zeroed()?.into_raw();
+        let upper = cells(self, root)[USER_ENTRIES..].iter();
+        upper
+            .zip(paging::user_half())
+            .for_each(|(cell, raw)| cell.fill(Pte::from_raw(raw)));
+        top::set_user_root(self.root, root);
+        Some(())
+    }
+
+    /// Puts `entry` into the user root, too, if there is one and the entry is one of roots. What the root itself has there then: no code, so that a way to user
+    /// mode that forgot to load the other one gets nowhere.
+    #[cfg(feature = "isolation")]
+    fn mirror(&self, level: u32, index: usize, entry: Pte) -> Pte {
+        match top::user_root(self.root).filter(|_| level == ROOT_LEVEL) {
+            Some(root) => {
+                cells(self, root)[index].fill(entry);
+                entry.without_code()
+            }
+            None => entry,
+        }
+    }
+
+    #[cfg(not(feature = "isolation"))]
+    #[inline]
+    fn mirror(&self, _: u32, _: usize, entry: Pte) -> Pte {
+        entry
     }
 
     /// Physical address of the root table.
@@ -111,12 +146,13 @@ impl PageTable {
         debug_assert!(addr < USER_END);
         let mut table = cells(self, self.root);
         for level in (1..=ROOT_LEVEL).rev() {
-            let cell = &table[entry_index(addr, level)];
+            let index = entry_index(addr, level);
+            let cell = &table[index];
             let next = match cell.load().frame() {
                 Some(next) => next,
                 None => {
                     let next = spare()?.into_raw();
-                    cell.fill(Pte::table(next));
+                    cell.fill(self.mirror(level, index, Pte::table(next)));
                     self.note_change(level);
                     next
                 }
@@ -233,6 +269,7 @@ impl PageTable {
             if whole {
                 debug_assert!(cells(self, child).iter().all(|cell| cell.load().is_empty()));
                 cell.take();
+                self.mirror(level, index, Pte::EMPTY);
                 self.note_change(level);
                 // SAFETY: 1. tables are usable frames. 2. the entry that owned it is empty now.
                 sink(start, bytes, unsafe { Frame::from_raw(child) });
@@ -266,6 +303,11 @@ impl Drop for PageTable {
     fn drop(&mut self) {
         let mut freed = FrameChain::new();
         self.dismantle(self.root, ROOT_LEVEL, USER_ENTRIES, &mut freed);
+        #[cfg(feature = "isolation")]
+        if let Some(root) = top::user_root(self.root) {
+            // SAFETY: 1. and 2.: as for the root below; the tables behind it are the same.
+            freed.push(unsafe { Frame::from_raw(root) });
+        }
         // SAFETY: 1. and 2.: `new` put the root's frame here; nothing uses it after this drop.
         freed.push(unsafe { Frame::from_raw(self.root) });
         frames::free_chain(freed);

@@ -36,6 +36,12 @@ impl Pte {
         Self(table.as_u64() & ADDRESS | PRESENT | WRITABLE | USER)
     }
 
+    /// The same, but nothing behind it can be executed.
+    #[cfg(feature = "isolation")]
+    pub const fn without_code(self) -> Self {
+        Self(self.0 | if self.is_present() { NO_EXECUTE } else { 0 })
+    }
+
     /// A leaf for user code. Accessed and (for writable pages) dirty are set in advance, which spares
     /// the processor a locked update of the entry at the access that follows the fault.
     pub const fn leaf(frame: PhysAddr, prot: Prot) -> Self {

@@ -24,6 +24,7 @@ use crate::boot::BootInfo;
 use crate::errno::Errno;
 use crate::fs::{FdTable, Path};
 use crate::irq;
+use crate::isolation;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::{latency, quiet, random, time};
@@ -151,6 +152,7 @@ extern "C" fn thread_main(_: usize) -> ! {
     irq::disable();
     sched::before_user_return(&mut frame);
     latency::irqs_on();
+    isolation::enter_user();
     quiet::enter();
     context::enter_user(&frame)
 }

@@ -20,7 +20,12 @@ const ENTRIES: usize = 512;
 
 /// Page-table entry bits (SDM vol. 3A, "Paging-Structure Entries"): present, writable, accessed, dirty, no-execute.
 const LEAF: u64 = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 63;
-const GLOBAL: u64 = 1 << 8;
+/// With isolation no page of the kernel's is global.
+const GLOBAL: u64 = if cfg!(feature = "isolation") {
+    0
+} else {
+    1 << 8
+};
 
 type Cells = [PteCell; ENTRIES];
 

@@ -7,6 +7,7 @@ use crate::addr::USER_END;
 use crate::arch::trap::{TrapFrame, vectors};
 use crate::arch::{apic, cpu, percpu, timer};
 use crate::irq::{self, IrqState};
+use crate::isolation;
 use crate::latency;
 use crate::platform::SHOOTDOWN;
 use crate::task::{self, Mode, UserException};
@@ -66,6 +67,9 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
     }
     note_exit(frame);
     // It may have interrupted the way out of a guest.
+    if frame.is_from_user() {
+        isolation::enter_user();
+    }
     if was_quiet || frame.is_from_user() {
         quiet::enter();
     }
@@ -122,6 +126,7 @@ pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
     irq::disable();
     prepare_user_return(frame);
     note_exit(frame);
+    isolation::enter_user();
     quiet::enter();
     frame.vector == TrapFrame::SYSCALL
         && frame.rcx == frame.rip

@@ -5,6 +5,10 @@
 # NMI, #DF and #MC can, so they look at the GS base itself: the kernel's is in the upper half, and
 # user programs cannot put such a value there (FSGSBASE is off).
 #
+# With isolation (`arch/isolation.rs`) in ring 3 CR3 has the user root, which maps this section and little else. Entries from there load the kernel's first of all, exits the
+# user's last; NMI, #DF and #MC look at CR3 itself, and put back what they found. RSP is the register that is free for it: SYSCALL has not begun its
+# stack yet, SYSRET and IRET are done with it.
+#
 # SMAP: a user may enter with RFLAGS.AC set, which would switch SMAP off in the kernel. The sites
 # marked with CLAC are patched at boot where the CPU has SMAP (see `arch/smap.rs`).
 
@@ -53,6 +57,11 @@
 .endm
 
 .pushsection .entry.text, "ax"
+.if {isolation}
+.balign 4096
+.global entry_text_start
+entry_text_start:
+.endif
 
 # 256 stubs of 16 bytes: make the error code uniform, name the vector.
 .balign 16
@@ -78,11 +87,19 @@ trap_stubs:
 trap_common:
     cld
     CLAC
+.if {isolation}
+    # Above the stack pointer: vector, error code, RIP, CS, RFLAGS, RSP, SS.
+    testb $3, 24(%rsp)
+    jnz trap_from_user
+    PUSH_REGISTERS
+call_trap:
+.else
     PUSH_REGISTERS
     testb $3, {cs}(%rsp)
     jz 2f
     swapgs
     xorl %ebp, %ebp
+.endif
 2:  movq %rsp, %rdi
     call {trap}
     testb $3, {cs}(%rsp)
@@ -103,8 +120,28 @@ trap_paranoid:
     js 2f
     swapgs
     incl %ebx
-2:  movq %rsp, %rdi
+2:
+.if {isolation}
+    xorl %r12d, %r12d
+    movq %gs:{user_cr3}, %rax
+    btrq $63, %rax
+    movq %cr3, %rcx
+    cmpq %rax, %rcx
+    jne 4f
+    movq %gs:{kernel_cr3}, %rax
+    movq %rax, %cr3
+    incl %r12d
+4:
+.endif
+    movq %rsp, %rdi
     call {trap_paranoid}
+.if {isolation}
+    testl %r12d, %r12d
+    jz 5f
+    movq %gs:{user_cr3}, %rax
+    movq %rax, %cr3
+5:
+.endif
     testl %ebx, %ebx
     jz 3f
     swapgs
@@ -118,6 +155,10 @@ trap_paranoid:
 syscall_entry:
     swapgs
     movq %rsp, %gs:{user_rsp}
+.if {isolation}
+    movq %gs:{kernel_cr3}, %rsp
+    movq %rsp, %cr3
+.endif
     movq %gs:{kernel_stack}, %rsp
     pushq ${user_ss}
     pushq %gs:{user_rsp}
@@ -138,7 +179,14 @@ syscall_entry:
     popq %rcx
     addq $8, %rsp
     popq %r11
+.if {isolation}
+    popq %gs:{user_rsp}
+    movq %gs:{user_cr3}, %rsp
+    movq %rsp, %cr3
+    movq %gs:{user_rsp}, %rsp
+.else
     popq %rsp
+.endif
     swapgs
     sysretq
 
@@ -147,8 +195,48 @@ syscall_entry:
 enter_user_frame:
     movq %rdi, %rsp
 return_to_user:
+.if {isolation}
+    POP_REGISTERS
+    addq $16, %rsp
+    # Only the entry stack is there under both roots.
+    popq %gs:{iret_frame}
+    popq %gs:{iret_frame} + 8
+    popq %gs:{iret_frame} + 16
+    popq %gs:{iret_frame} + 24
+    popq %gs:{iret_frame} + 32
+    movq %gs:{user_cr3}, %rsp
+    movq %rsp, %cr3
+    movq %gs:{iret_frame_at}, %rsp
+    swapgs
+    iretq
+
+# On the entry stack, as `trap_common` found it.
+.balign 16
+trap_from_user:
+    swapgs
+    pushq %rax
+    movq %gs:{kernel_cr3}, %rax
+    movq %rax, %cr3
+    movq %rsp, %rax
+    movq %gs:{kernel_stack}, %rsp
+    pushq 56(%rax)
+    pushq 48(%rax)
+    pushq 40(%rax)
+    pushq 32(%rax)
+    pushq 24(%rax)
+    pushq 16(%rax)
+    pushq 8(%rax)
+    movq (%rax), %rax
+    PUSH_REGISTERS
+    xorl %ebp, %ebp
+    jmp call_trap
+.balign 4096
+.global entry_text_end
+entry_text_end:
+.else
     swapgs
     POP_REGISTERS
     addq $16, %rsp
     iretq
+.endif
 .popsection

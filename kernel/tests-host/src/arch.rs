@@ -49,6 +49,18 @@ pub mod paging {
 
     /// Recognizable entries, so that tests see them in every root.
     pub fn kernel_half() -> [u64; 256] {
-        core::array::from_fn(|index| 0x8000_0000_0000_0000 | (index as u64) << 12 | 1)
+        let mut half =
+            core::array::from_fn(|index| 0x8000_0000_0000_0000 | (index as u64) << 12 | 1);
+        if cfg!(feature = "isolation") {
+            // Each root's own.
+            half[1] = 0;
+        }
+        half
+    }
+
+    /// Others for user roots.
+    #[cfg(feature = "isolation")]
+    pub fn user_half() -> [u64; 256] {
+        core::array::from_fn(|index| 0x8100_0000_0000_0000 | (index as u64) << 12 | 1)
     }
 }

@@ -127,12 +127,12 @@ fn shares_are_given_up_without_memory_too() {
 fn a_fork_without_memory_leaves_nothing_behind() {
     let _turn = Turn::new();
     let parent = written(PAGES);
-    for available in 0..5 {
+    for available in 0..ROOTS + 4 {
         let mut hoard = exhaust();
         (0..available).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
         let refused = parent.fork().err();
         // A root and three tables.
-        let wanted = (available < 4).then_some(MapError::NoMemory);
+        let wanted = (available < ROOTS + 3).then_some(MapError::NoMemory);
         assert_eq!(refused, wanted, "with {available} frames");
         assert_eq!(frames::free_count(), available);
         give_back(hoard);
@@ -152,7 +152,7 @@ fn a_fork_that_fails_flushes_what_it_has_changed() {
     parent.activate(None);
     let mut hoard = exhaust();
     // A root and three of the four tables.
-    (0..4).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
+    (0..ROOTS + 3).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
     let before = flushes();
     assert_eq!(parent.fork().err(), Some(MapError::NoMemory));
     assert!(!may_write(&parent, 0) && may_write(&parent, FAR));
@@ -245,7 +245,11 @@ fn a_dead_process_keeps_no_memory_on_an_idle_cpu() {
     assert_eq!(contents(&idle_cpu), [1, 2, 3, 4, 5, 6]);
     drop(other);
     drop(parent);
-    assert_eq!(turn.frames - frames::free_count(), 1, "the root is left");
+    assert_eq!(
+        turn.frames - frames::free_count(),
+        ROOTS,
+        "the root is left"
+    );
     idle_cpu.deactivate();
 }
 

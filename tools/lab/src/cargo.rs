@@ -28,6 +28,21 @@ pub enum Flavour {
     /// The one that can be told to leave out a step, to prove that the tests notice, and to test or
     /// break itself before the first program.
     Breakable,
+    /// The plain one with page-table isolation.
+    Isolated,
+    /// The breakable one with it.
+    IsolatedBreakable,
+}
+
+impl Flavour {
+    /// The same with page-table isolation, if that is wanted.
+    pub fn isolated(self, wanted: bool) -> Self {
+        match self {
+            Self::Plain if wanted => Self::Isolated,
+            Self::Breakable if wanted => Self::IsolatedBreakable,
+            same => same,
+        }
+    }
 }
 
 /// The line of cargo's report that names a built program.
@@ -41,6 +56,8 @@ pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
     let name = match flavour {
         Flavour::Plain => "kernel",
         Flavour::Breakable => "kernel-breakable",
+        Flavour::Isolated => "kernel-isolated",
+        Flavour::IsolatedBreakable => "kernel-isolated-breakable",
     };
     let built = build(&kernel(flavour), "the kernel")?;
     let missing = || Failure::work("cargo built no kernel");
@@ -55,6 +72,8 @@ pub fn kernel(flavour: Flavour) -> String {
     let features = match flavour {
         Flavour::Plain => "",
         Flavour::Breakable => "--features breaks,selftest",
+        Flavour::Isolated => "--features isolation",
+        Flavour::IsolatedBreakable => "--features breaks,selftest,isolation",
     };
     format!("build --release -p shootdown-kernel --target {KERNEL_TARGET} {features}")
 }

@@ -15,6 +15,8 @@ pub struct Session {
     pub qemu: PathBuf,
     /// A Linux image, where there is one.
     pub linux: Option<PathBuf>,
+    /// Which of the reference kernels.
+    pub flavour: Flavour,
 }
 
 impl Session {
@@ -31,13 +33,18 @@ impl Session {
             linux = machine::find_linux(None)?;
         }
         let qemu = machine::find_or_install(qemu_name(emulator).as_deref())?;
-        Ok(Self { qemu, linux })
+        let flavour = Flavour::Plain.isolated(emulator.isolation);
+        Ok(Self {
+            qemu,
+            linux,
+            flavour,
+        })
     }
 
     /// The kernel for a machine, built if it is ours.
     pub fn kernel(&self, kind: MachineKind) -> Outcome<Kernel> {
         match kind {
-            MachineKind::Qemu => cargo::build_kernel(Flavour::Plain).map(Kernel::Shootdown),
+            MachineKind::Qemu => cargo::build_kernel(self.flavour).map(Kernel::Shootdown),
             MachineKind::Linux => self.linux.clone().map(Kernel::Linux).ok_or_else(|| {
                 Failure::input(
                     "no Linux kernel image found",

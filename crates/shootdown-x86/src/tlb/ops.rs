@@ -232,14 +232,21 @@ impl<P: Port> Tlb<P> {
     /// 3. What `pcid` has cached on this CPU, if it is kept, is true of `root`.
     #[inline]
     pub unsafe fn load_tagged_root(&self, root: u64, pcid: Pcid, entries: TagEntries) {
+        let value = self.cr3_of(root, pcid, entries);
+        // SAFETY: 1. duties 1 and 2 of the caller. 2. duty 3.
+        unsafe { self.port.write_cr3(value) };
+    }
+
+    /// What [`Tlb::load_tagged_root`] writes to CR3, for code that loads a root between kernel and user mode, where no function can be called. Such code owes what
+    /// that says.
+    #[inline]
+    pub fn cr3_of(&self, root: u64, pcid: Pcid, entries: TagEntries) -> u64 {
         debug_assert!(root & CR3_PCID == 0, "{root:#x} is not a root");
-        let value = if self.pcids {
+        if self.pcids {
             pcid.to_cr3(root, entries)
         } else {
             root
-        };
-        // SAFETY: 1. duties 1 and 2 of the caller. 2. duty 3.
-        unsafe { self.port.write_cr3(value) };
+        }
     }
 }
 

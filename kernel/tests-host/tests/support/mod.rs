@@ -23,6 +23,9 @@ use std::thread;
 /// Where tests map something.
 pub const BASE: usize = 0x4000_0000;
 
+/// Root tables of a space.
+pub const ROOTS: usize = if cfg!(feature = "isolation") { 2 } else { 1 };
+
 /// A read of a page that is not there.
 pub const READ: FaultAccess = FaultAccess {
     write: false,

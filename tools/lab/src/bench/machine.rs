@@ -197,6 +197,7 @@ mod tests {
         let session = Session {
             qemu: "qemu".into(),
             linux: None,
+            flavour: crate::cargo::Flavour::Plain,
         };
         let bench = crate::cli::tests::bench("--accel tcg");
         let groups = ProgramPlan::new(&bench, session).unwrap().groups();

@@ -71,6 +71,7 @@ fn plan(bench: &Bench) -> Box<dyn Plan + '_> {
     let session = Session {
         qemu: "/nonexistent/qemu".into(),
         linux: Some("/nonexistent/linux".into()),
+        flavour: crate::cargo::Flavour::Plain,
     };
     match &bench.calls {
         Some(calls) => Box::new(ContestPlan::new(calls).unwrap()),

@@ -91,6 +91,9 @@ pub struct Emulator {
     /// The Linux image to compare with [env: SHOOTDOWN_LINUX; else .lab/linux, else /boot]
     #[arg(long, value_name = "IMAGE")]
     pub kernel: Option<PathBuf>,
+    /// Build the reference kernel with page-table isolation: programs run on roots without it
+    #[arg(long)]
+    pub isolation: bool,
 }
 
 /// Which kernel runs in the machine.

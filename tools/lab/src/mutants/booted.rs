@@ -15,7 +15,12 @@ const CPUS: usize = 2;
 ///
 /// # Errors
 /// There is no emulator, or it failed itself; or the program checked nothing.
-pub fn run(kernel: &Path, program: &Path, deadline: Duration) -> Outcome<Option<String>> {
+pub fn run(
+    kernel: &Path,
+    program: &Path,
+    options: &str,
+    deadline: Duration,
+) -> Outcome<Option<String>> {
     let session = Session::open(&crate::cli::Emulator::default(), &[])?;
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let boot = Boot {
@@ -24,7 +29,7 @@ pub fn run(kernel: &Path, program: &Path, deadline: Duration) -> Outcome<Option<
         cpus: CPUS,
         memory_mib: MEMORY_MIB,
         kernel: &Kernel::Shootdown(kernel.to_owned()),
-        options: "",
+        options,
         image: None,
         program: (&name, &program::read(program)?),
         arguments: "",

@@ -58,10 +58,12 @@ enum Kind {
     X86Loom,
     X86,
     Kernel,
+    KernelIsolated,
     Hosted,
     Torture,
     User,
     Boot,
+    BootIsolated,
 }
 
 impl TryFrom<String> for Check {
@@ -78,7 +80,7 @@ impl TryFrom<String> for Check {
         if words.next().is_some() || (check.kind == Kind::Fuzz && check.program.is_some()) {
             return Err(format!("too many words: {text:?}"));
         }
-        if check.kind == Kind::Boot && (check.program.is_none() || check.test.is_some()) {
+        if check.boots() && (check.program.is_none() || check.test.is_some()) {
             return Err(format!("boot takes one program: {text:?}"));
         }
         Ok(check)
@@ -105,6 +107,10 @@ pub struct Built<'a> {
 }
 
 impl Check {
+    fn boots(&self) -> bool {
+        matches!(self.kind, Kind::Boot | Kind::BootIsolated)
+    }
+
     /// Builds what the check runs, or returns what the compiler says.
     pub fn build(&self, copy: &Copy) -> Outcome<Result<Built<'_>, String>> {
         let mut programs = Vec::new();
@@ -169,10 +175,14 @@ impl Check {
             Kind::Fuzz => {
                 return vec!["build --release -p shootdown-sim --example fuzz".to_owned()];
             }
-            Kind::Boot => {
+            Kind::Boot | Kind::BootIsolated => {
                 let program = self.program.as_deref().unwrap_or_default();
                 let user = format!("{} --bin {program}", cargo::user());
-                return vec![cargo::kernel(Flavour::Plain), user];
+                let flavour = match self.kind {
+                    Kind::Boot => Flavour::Plain,
+                    _ => Flavour::IsolatedBreakable,
+                };
+                return vec![cargo::kernel(flavour), user];
             }
             // Not the profile of tests: the library is the one that the fuzzer uses.
             Kind::Sim => ("--release -p shootdown-sim", "--tests"),
@@ -185,6 +195,7 @@ impl Check {
             Kind::X86Loom => ("--release -p shootdown-x86", "--lib"),
             Kind::X86 => ("-p shootdown-x86", "--tests"),
             Kind::Kernel => ("-p shootdown-kernel-tests", "--tests"),
+            Kind::KernelIsolated => ("-p shootdown-kernel-tests --features isolation", "--tests"),
             Kind::Hosted => ("-p shootdown-hosted", "--tests"),
             Kind::Torture => ("-p shootdown-torture", "--tests"),
             Kind::User => ("-p shootdown-user", "--lib"),
@@ -201,11 +212,15 @@ impl Check {
 impl Built<'_> {
     /// Runs the programs one after the other until one fails, and returns the evidence of that. One that does not end by `deadline` fails.
     pub fn run(&self, effort: Effort, deadline: Duration) -> Outcome<Option<String>> {
-        if self.check.kind == Kind::Boot {
+        if self.check.boots() {
             let [kernel, program] = &self.programs[..] else {
                 return Err(Failure::work(format!("not one program for {}", self.check)));
             };
-            return booted::run(kernel, program, deadline);
+            let options = match self.check.kind {
+                Kind::BootIsolated => "selftest=isolation",
+                _ => "",
+            };
+            return booted::run(kernel, program, options, deadline);
         }
         for program in &self.programs {
             let mut command = Command::new(program);

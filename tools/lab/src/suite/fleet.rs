@@ -76,11 +76,15 @@ impl Start<'_> {
 impl Fleet {
     /// Finds the emulator, builds both kernels and the programs.
     pub fn open(test: &Test) -> Outcome<Self> {
+        let kernel = |flavour: Flavour| {
+            let flavour = flavour.isolated(test.emulator.isolation);
+            cargo::build_kernel(flavour).map(Kernel::Shootdown)
+        };
         Ok(Self {
             session: Session::open(&test.emulator, &[])?,
             accel: test.emulator.accel,
-            kernel: Kernel::Shootdown(cargo::build_kernel(Flavour::Plain)?),
-            breakable: Kernel::Shootdown(cargo::build_kernel(Flavour::Breakable)?),
+            kernel: kernel(Flavour::Plain)?,
+            breakable: kernel(Flavour::Breakable)?,
             programs: session::load_programs()?,
         })
     }

@@ -10,6 +10,7 @@ mod evacuation;
 mod fleet;
 mod guests;
 mod image;
+mod isolation;
 mod itself;
 mod machines;
 mod packages;
@@ -60,6 +61,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 ring0::check(test, &fleet, tally);
                 calls::check(&fleet, tally);
                 image::check(test, &fleet, tally);
+                isolation::check(test, &fleet, tally);
                 itself::check(test, &fleet, tally);
             });
             preemption::check(test, &fleet, &mut tally);

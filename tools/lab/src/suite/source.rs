@@ -87,6 +87,15 @@ fn check_unoptimised(test: &Test, tally: &mut Tally) {
     slow(test, tally, "source: clippy, breakable kernel", || {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
+    slow(test, tally, "source: clippy, isolated kernel", || {
+        clippy(&format!("{KERNEL} --features isolation"))?;
+        clippy(&format!("{KERNEL} --features breaks,selftest,isolation"))
+    });
+    if !test.fast {
+        tally.count("source: cargo test, memory with isolation", || {
+            cargo_test("-p shootdown-kernel-tests --features isolation --tests")
+        });
+    }
     slow(test, tally, "source: documentation", || {
         documentation(test.soak)
     });

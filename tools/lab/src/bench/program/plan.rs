@@ -175,6 +175,7 @@ mod tests {
         let session = Session {
             qemu: "qemu".into(),
             linux: linux.map(Into::into),
+            flavour: crate::cargo::Flavour::Plain,
         };
         ProgramPlan::new(bench, session)
     }
