@@ -118,7 +118,7 @@ impl Path {
             if name.len() > NAME_MAX {
                 return Err(Errno::ENAMETOOLONG);
             }
-            let inode = directory.get(name);
+            let inode = directory.get(name).or_else(|| tree::own_process(&at, name));
             let is_directory_meant = is_last && rest.len() > name.len();
             let goes_on = !is_last || is_directory_meant || last == LastLink::Follow;
             if let Some(target) = inode

@@ -18,6 +18,7 @@ use crate::errno::Errno;
 use crate::exec::cpio::Entry;
 use crate::exec::initramfs;
 use crate::sync::Mutex;
+use crate::task;
 
 /// Permissions of directories that no archive says anything about.
 const DIRECTORY_PERMISSIONS: u32 = 0o755;
@@ -135,6 +136,14 @@ fn put_directory(above: &Arc<Inode>, name: Arc<str>, made: Arc<Inode>) -> Result
     let directory = made.directory().ok_or(Errno::ENOTDIR)?;
     directory.set_above(Some((above, name.clone())));
     names.put(name, made.clone()).map(drop)
+}
+
+/// The directory of the running process, if `name` is its number and `directory` has such names. Those of others are not there.
+pub(super) fn own_process(directory: &Arc<Inode>, name: &str) -> Option<Arc<Inode>> {
+    let number: u32 = name.parse().ok()?;
+    let proc = root().directory()?.get("proc")?;
+    let is_own = number == task::current().process().pid().as_u32();
+    (is_own && Arc::ptr_eq(&proc, directory)).then(|| proc.directory()?.get("self"))?
 }
 
 /// What `stat` says about it.

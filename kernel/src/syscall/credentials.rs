@@ -65,26 +65,36 @@ pub(super) fn capget(me: &Current, a: &Args) -> Outcome {
         words => words?,
     };
     let pid = a.ptr::<u32>(0).element(1).read()?;
-    if pid != 0 && pid != me.tid().as_u32() {
-        task::find_thread(Tid::new(pid)).ok_or(Errno::ESRCH)?;
-    }
+    let kept = match pid {
+        0 => me.process().capabilities(),
+        pid => {
+            let thread = task::find_thread(Tid::new(pid)).ok_or(Errno::ESRCH)?;
+            thread.process().capabilities()
+        }
+    };
     for at in 0..words {
-        let bits = (ALL_CAPABILITIES >> (32 * at)) as u32;
+        let bits = ((kept & ALL_CAPABILITIES) >> (32 * at)) as u32;
         // In force, permitted, inherited.
         a.ptr(1).element(at).write([bits, bits, 0])?;
     }
     Ok(0)
 }
 
-/// Root gives nothing up, and says so: a program that relies on having less is told.
-pub(super) fn capset(a: &Args) -> Outcome {
+/// What is given up is gone, and told so; nothing here asks for any of it. Permitted and in force are the same.
+pub(super) fn capset(me: &Current, a: &Args) -> Outcome {
+    let process = me.process();
+    let mut wanted = 0;
     for at in 0..capability_words(a)? {
-        let bits = (ALL_CAPABILITIES >> (32 * at)) as u32;
         let [in_force, permitted, _] = a.ptr::<[u32; 3]>(1).element(at).read()?;
-        if in_force & bits != bits || permitted & bits != bits {
+        if in_force & !permitted != 0 {
             return Err(Errno::EPERM);
         }
+        wanted |= u64::from(permitted) << (32 * at);
     }
+    if wanted & ALL_CAPABILITIES & !process.capabilities() != 0 {
+        return Err(Errno::EPERM);
+    }
+    process.keep_capabilities(wanted);
     Ok(0)
 }
 

@@ -19,13 +19,16 @@ const THREAD_FLAGS: u32 = linux::CLONE_VM
     | linux::CLONE_FILES
     | linux::CLONE_SIGHAND
     | linux::CLONE_THREAD;
-const THREAD_OPTIONS: u32 = linux::CLONE_SYSVSEM | linux::CLONE_DETACHED | CHILD_OPTIONS;
+const THREAD_OPTIONS: u32 = linux::CLONE_DETACHED | CHILD_OPTIONS;
 
 /// What may be asked for besides, for any child.
 const CHILD_OPTIONS: u32 = linux::CLONE_SETTLS
     | linux::CLONE_PARENT_SETTID
     | linux::CLONE_CHILD_SETTID
-    | linux::CLONE_CHILD_CLEARTID;
+    | linux::CLONE_CHILD_CLEARTID
+    | linux::CLONE_SYSVSEM
+    | linux::CLONE_UNTRACED
+    | linux::CLONE_IO;
 
 /// Flags of a child that borrows the address space until it calls `execve`, as `posix_spawn` makes.
 const VFORK_FLAGS: u32 = linux::CLONE_VM | linux::CLONE_VFORK;
@@ -51,6 +54,7 @@ pub(super) fn clone(me: &Current, a: &Args, frame: &TrapFrame) -> Outcome {
         child_tid: pointer_if(flags, linux::CLONE_CHILD_SETTID, a.ptr(3)),
         clear_child_tid: pointer_if(flags, linux::CLONE_CHILD_CLEARTID, a.ptr(3)),
         tls: (flags & linux::CLONE_SETTLS != 0).then_some(a.u64(4)),
+        is_unannounced: flags & EXIT_SIGNAL_MASK == 0,
     };
     if request.tls.is_some_and(|tls| tls >= USER_END as u64) {
         return Err(Errno::EPERM);
@@ -59,15 +63,20 @@ pub(super) fn clone(me: &Current, a: &Args, frame: &TrapFrame) -> Outcome {
     if shared & THREAD_FLAGS == THREAD_FLAGS && shared & !(THREAD_FLAGS | THREAD_OPTIONS) == 0 {
         return Ok(task::clone_thread(me, &request, frame)?.as_u32() as usize);
     }
-    if shared == VFORK_FLAGS {
-        return Ok(task::vfork(me, &request, frame)?.as_u32() as usize);
-    }
-    if shared & !CHILD_OPTIONS == 0 && flags & EXIT_SIGNAL_MASK == linux::SIGCHLD {
-        return Ok(task::fork(me, &request, frame)?.as_u32() as usize);
+    if matches!(flags & EXIT_SIGNAL_MASK, 0 | linux::SIGCHLD) {
+        let made = match shared & !CHILD_OPTIONS {
+            0 => Some(task::fork(me, &request, frame)?),
+            linux::CLONE_VM => Some(task::clone_process(me, &request, frame)?),
+            VFORK_FLAGS => Some(task::vfork(me, &request, frame)?),
+            _ => None,
+        };
+        if let Some(pid) = made {
+            return Ok(pid.as_u32() as usize);
+        }
     }
     refuse_nonsense(flags)?;
     log::info!(
-        "pid {} ({}): clone with flags {flags:#x} is not supported: only threads, fork and vfork are",
+        "pid {} ({}): clone with flags {flags:#x} is not supported: threads share all, processes their memory at most",
         me.process().pid(),
         me.process().name()
     );
@@ -137,7 +146,8 @@ pub(super) fn exit_group(a: &Args) -> ! {
 }
 
 /// The options of both calls, all children being of one kind.
-const WAIT_OPTIONS: u32 = linux::WNOHANG | linux::WCONTINUED | linux::__WALL | linux::__WNOTHREAD;
+const WAIT_OPTIONS: u32 =
+    linux::WNOHANG | linux::WCONTINUED | linux::__WALL | linux::__WCLONE | linux::__WNOTHREAD;
 
 fn wait_options(bits: u32) -> WaitOptions {
     let has = |flag| bits & flag != 0;
@@ -147,6 +157,8 @@ fn wait_options(bits: u32) -> WaitOptions {
         continued: has(linux::WCONTINUED),
         only_look: has(linux::WNOHANG),
         keeps: has(linux::WNOWAIT),
+        of_announced: !has(linux::__WCLONE) || has(linux::__WALL),
+        of_unannounced: has(linux::__WCLONE) || has(linux::__WALL),
     }
 }
 

@@ -30,6 +30,10 @@ pub struct WaitOptions {
     pub only_look: bool,
     /// It may be told again.
     pub keeps: bool,
+    /// Of children whose end is announced by a signal.
+    pub of_announced: bool,
+    /// Of the others.
+    pub of_unannounced: bool,
 }
 
 /// What became of a child.
@@ -87,7 +91,12 @@ pub fn wait_child(
     let is_wanted = |child: &Process| {
         // Who has ended can neither stop nor go on.
         let may_come = options.ended || child.exit_status().is_none();
+        let is_of_kind = match child.is_announced() {
+            true => options.of_announced,
+            false => options.of_unannounced,
+        };
         may_come
+            && is_of_kind
             && match wanted {
                 WaitFor::AnyChild => true,
                 WaitFor::Child(pid) => child.pid() == pid,

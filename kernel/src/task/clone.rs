@@ -31,6 +31,8 @@ pub struct CloneRequest {
     pub clear_child_tid: Option<UserPtr<u32>>,
     /// FS base of the child; the parent's if not given.
     pub tls: Option<u64>,
+    /// The end of the child is announced by no signal, and it is waited for as what Linux calls a clone child.
+    pub is_unannounced: bool,
 }
 
 impl From<TooManyThreads> for Errno {
@@ -72,6 +74,18 @@ pub fn vfork(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> Result<
     Ok(pid)
 }
 
+/// Makes a child process that runs in the same address space, and starts it.
+///
+/// # Errors
+/// As [`fork`].
+pub fn clone_process(
+    me: &Current,
+    request: &CloneRequest,
+    frame: &TrapFrame,
+) -> Result<Pid, Errno> {
+    Ok(start_child(me, current_space()?, request, frame)?.0)
+}
+
 /// Makes a child process with a copy of the address space, and starts it.
 ///
 /// # Errors
@@ -93,6 +107,7 @@ fn start_child(
     let actions = parent.actions.lock().clone();
     let process = Process::new(reserved.tid(), Some(parent), parent.exe(), files, actions);
     process.set_space(&space);
+    process.set_announced(!request.is_unannounced);
     let kin = Kin {
         tid: reserved.tid(),
         process: process.clone(),

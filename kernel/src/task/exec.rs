@@ -140,6 +140,7 @@ fn reset_process(me: &Current, path: String) {
     }
     me.set_name(ThreadName::of_path(&path).as_bytes());
     me.process().set_exe(Arc::from(path));
+    me.process().set_announced(true);
 }
 
 fn reset_thread(me: &Current, frame: &mut TrapFrame, entry: UserEntry) {

@@ -52,7 +52,7 @@ mod wait;
 mod wake_budget;
 
 pub use child::{WaitFor, WaitOptions, wait_child};
-pub use clone::{CloneRequest, clone_thread, fork, vfork};
+pub use clone::{CloneRequest, clone_process, clone_thread, fork, vfork};
 pub use cpu::Mode;
 pub use current::{Current, current, current_sleeper, current_space, in_space_of};
 pub use exec::exec;

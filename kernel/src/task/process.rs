@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general as linux;
 
@@ -74,6 +74,10 @@ pub struct Process {
     /// Absolute path of the program.
     exe: Mutex<Arc<str>>,
     working_directory: Mutex<Arc<Inode>>,
+    /// Its end is announced by SIGCHLD.
+    is_announced: AtomicBool,
+    /// What it has kept of the rights that the superuser may give up. Nothing here asks for them.
+    capabilities: AtomicU64,
     /// The child has its own address space, or is gone: its `vfork` parent may go on.
     released_space: Mutex<bool>,
     /// Signals for whichever thread stops blocking them first.
@@ -110,6 +114,7 @@ impl Process {
         let pid = tid.into();
         let belonging = parent.map_or(Belonging::alone(pid), |parent| parent.belonging());
         let directory = parent.map_or_else(fs::root, |parent| parent.working_directory());
+        let capabilities = parent.map_or(u64::MAX, |parent| parent.capabilities());
         let limits = parent.map_or_else(Limits::new, |parent| *parent.limits.lock());
         let umask = parent.map_or(UMASK, |parent| parent.umask());
         let nice = parent.map_or(0, |parent| parent.nice());
@@ -129,6 +134,8 @@ impl Process {
             actions: Mutex::new(actions),
             exe: Mutex::new(exe),
             working_directory: Mutex::new(directory),
+            is_announced: AtomicBool::new(true),
+            capabilities: AtomicU64::new(capabilities),
             released_space: Mutex::new(parent.is_none()),
             shared_signals: Mutex::new(ThreadSignals::new()),
             job: Mutex::new(Job::default()),
@@ -172,6 +179,25 @@ impl Process {
 
     pub(super) fn set_exe(&self, exe: Arc<str>) {
         *self.exe.lock() = exe;
+    }
+
+    /// Whether its end is announced by SIGCHLD; else it is waited for as what Linux calls a clone child.
+    pub(super) fn is_announced(&self) -> bool {
+        self.is_announced.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_announced(&self, is_announced: bool) {
+        self.is_announced.store(is_announced, Ordering::Relaxed);
+    }
+
+    /// What it has kept of the rights that the superuser may give up.
+    pub fn capabilities(&self) -> u64 {
+        self.capabilities.load(Ordering::Relaxed)
+    }
+
+    /// Keeps no others.
+    pub fn keep_capabilities(&self, kept: u64) {
+        self.capabilities.fetch_and(kept, Ordering::Relaxed);
     }
 
     /// Where relative paths begin.
@@ -316,6 +342,7 @@ impl Process {
         };
         for orphan in orphans {
             *orphan.parent.lock() = Arc::downgrade(&init);
+            orphan.set_announced(true);
             init.add_child(orphan.clone());
             // One that has ended, or does so now, may have told its old parent.
             if let Some(how) = orphan.exit_status() {
@@ -336,11 +363,15 @@ impl Process {
             // nobody finds a child that is forgotten at once.
             let mut siblings = parent.children.lock();
             self.members.lock().ended = Some(how);
-            let is_forgotten = parent.actions.lock().get(Signal::CHLD).forgets_children();
+            let is_announced = self.is_announced();
+            let is_forgotten =
+                is_announced && parent.actions.lock().get(Signal::CHLD).forgets_children();
             let forgotten = is_forgotten
                 .then(|| take_child(&mut siblings, self))
                 .flatten();
-            signal::post_to_process(&parent, SigInfo::from_child(self.pid.as_u32(), how));
+            if is_announced {
+                signal::post_to_process(&parent, SigInfo::from_child(self.pid.as_u32(), how));
+            }
             forgotten
         };
         if forgotten.is_some() {

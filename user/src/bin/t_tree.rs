@@ -271,6 +271,8 @@ fn files_tell_about_themselves() {
         assert_eq!(file.metadata().expect("it").nlink(), 0);
     });
     expect(libc::ENOENT, File::create("/proc/self/new"));
+    let maps = text_of(&format!("/proc/{}/maps", std::process::id()));
+    assert!(maps.contains("t_tree"), "{maps}");
 }
 
 /// Sets a record lock, or says why not.
