@@ -8,6 +8,7 @@ use super::tally::Tally;
 use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
+use crate::initramfs::Tree;
 use crate::iso::{self, Effort};
 use crate::machine::{
     AccelChoice, Boot, Emulator, End, Finished, ImageBoot, Kernel, MEMORY_MIB, Nested, VMM,
@@ -47,6 +48,10 @@ pub struct Start<'a> {
     pub memory_mib: u32,
     /// For how long the program is to run, if that can be told it.
     pub seconds: u32,
+    /// The files beside which the program stands; none if it comes alone.
+    pub image: Option<&'a Tree>,
+    /// What it needs besides, by path.
+    pub files: &'a [(String, Vec<u8>)],
     /// When it is ended as stuck.
     pub deadline: Duration,
 }
@@ -60,6 +65,8 @@ impl Start<'_> {
             cpus,
             memory_mib: MEMORY_MIB,
             seconds: 0,
+            image: None,
+            files: &[],
             deadline: Duration::from_secs(60),
         }
     }
@@ -196,10 +203,10 @@ impl Fleet {
             memory_mib: start.memory_mib,
             kernel,
             options: start.options,
-            image: None,
+            image: start.image,
             program,
             arguments: start.arguments,
-            files: &[],
+            files: start.files,
             deadline: start.deadline,
         };
         boot.run(&mut |_| ())

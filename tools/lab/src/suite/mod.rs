@@ -5,6 +5,7 @@ mod calls;
 mod churn;
 mod clients;
 mod coherence;
+mod debian;
 mod differential;
 mod evacuation;
 mod fleet;
@@ -62,6 +63,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 calls::check(&fleet, tally);
                 image::check(test, &fleet, tally);
                 isolation::check(test, &fleet, tally);
+                debian::check(test, &fleet, tally);
                 itself::check(test, &fleet, tally);
             });
             preemption::check(test, &fleet, &mut tally);
