@@ -21,6 +21,24 @@ const LEFT_OUT: &[i64] = &[
     libc::SYS_kexec_file_load,
 ];
 
+/// Some arguments point to one of these, or to zeroes.
+const PATHS: [&str; 12] = [
+    "/",
+    ".",
+    "..",
+    "a",
+    "/tmp/a",
+    "/tmp/a/b",
+    "../tmp/c",
+    "/proc/self/exe",
+    "/proc/self",
+    "/dev/null",
+    "/boot",
+    "/tmp/",
+];
+/// Where they begin.
+const PLACE_BYTES: usize = 32;
+
 fn argument(random: &mut fastrand::Rng, own: usize) -> usize {
     match random.u8(0..12) {
         0 => 0,
@@ -30,7 +48,7 @@ fn argument(random: &mut fastrand::Rng, own: usize) -> usize {
         4 => 0x7fff_ffff_f000 - random.usize(..64),
         5 => 0x8000_0000_0000_0000,
         6 => own + random.usize(..4096),
-        7 => (own + random.usize(..4096)) & !7,
+        7 => (own + random.usize(..4096)) & !(PLACE_BYTES - 1),
         8 => 1 << random.u32(..64),
         9 => random.usize(..8),
         10 => random.usize(..4096),
@@ -41,7 +59,11 @@ fn argument(random: &mut fastrand::Rng, own: usize) -> usize {
 /// The child's side: some calls, then an end.
 fn torment(seed: u64, numbers: std::ops::RangeInclusive<i64>) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let memory = vec![0u8; 16384];
+    let mut memory = vec![0u8; 16384];
+    for place in memory.chunks_exact_mut(PLACE_BYTES).step_by(2) {
+        let path = PATHS[random.usize(..PATHS.len())].as_bytes();
+        place[..path.len()].copy_from_slice(path);
+    }
     for number in numbers {
         if LEFT_OUT.contains(&number) {
             continue;

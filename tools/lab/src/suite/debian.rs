@@ -103,7 +103,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let is_wanted = |program: &&Program| test.soak || !program.is_long;
     for program in PROGRAMS.iter().filter(is_wanted) {
         for cpus in cpus(test) {
-            let words = program.words.rsplit('/').next().unwrap_or(program.words);
+            let words = program.words.trim_start_matches("/usr/bin/");
             let name = format!("debian: {words} on {cpus} CPUs");
             run(tally, &name, program.image, |image| {
                 let file = program
