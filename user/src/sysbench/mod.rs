@@ -34,7 +34,7 @@ sysbench: the time of an event of sysbench fileio, random writes to mapped files
 usage: sysbench [OPTION]...
   --threads LIST    threads of sysbench                          [1,2]
   --pages LIST      consecutive pages in a write                 [4]
-  --files N         files                                        [8]
+  --files N         files                                        [128]
   --file-mib N      size of all files together                   [32]
   --events N        events of a run                              [1000]
   --policies LIST   flush policies of the kernel; a kernel without a choice
@@ -61,7 +61,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            files: 8,
+            files: 128,
             file_mib: 32,
             events: 1000,
         }

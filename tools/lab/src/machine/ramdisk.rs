@@ -57,7 +57,7 @@ impl Ramdisk {
         let mut command = Command::new(&self.maker);
         // No journal: the figures are to be of the file's own pages.
         command
-            .args("-q -F -t ext4 -b 4096 -N 64 -m 0 -O ^has_journal,^resize_inode".split(' '))
+            .args("-q -F -t ext4 -b 4096 -N 160 -m 0 -O ^has_journal,^resize_inode".split(' '))
             .args(["-E", "lazy_itable_init=0,nodiscard"])
             .arg(disk.path())
             .arg(format!("{DISK_MIB}M"));
