@@ -79,13 +79,25 @@ impl<const PLAIN: bool> Ours<PLAIN> {
     }
 }
 
-/// Makes all of them, for CPUs with names below `names`; the engines last.
-pub fn make(names: usize) -> &'static [Contender] {
+/// Who takes turns.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
+pub enum Who {
+    /// Kernels' algorithms, designs, and the engines.
+    All,
+    /// Linux's flush as T1's series has it, and without each of its small patches.
+    Series,
+}
+
+/// Makes those, for CPUs with names below `names`; the engines last.
+pub fn make(names: usize, who: Who) -> &'static [Contender] {
     let first = CpuId::new(0);
     FULL.engine.attach(first, &FULL.memory[..names]);
     PLAIN.engine.attach(first, &PLAIN.memory[..names]);
-    let peers = Peer::ALL.iter().chain(&Peer::DESIGNS);
-    let theirs = peers.filter_map(|peer| {
+    let peers = match who {
+        Who::All => [&Peer::ALL[..], &Peer::DESIGNS],
+        Who::Series => [&Peer::SERIES[..], &[]],
+    };
+    let theirs = peers.into_iter().flatten().filter_map(|peer| {
         let calls = Box::leak(peer.calls(Cores::<false>, names)?);
         let name = match peer {
             // Beside the policy of that name.
@@ -105,7 +117,9 @@ pub fn make(names: usize) -> &'static [Contender] {
         name: "plain",
         calls: Whose::Plain,
     };
-    ALL.get_or_init(|| theirs.chain(ours).chain([plain]).collect())
+    let ours = ours.into_iter().chain([plain]);
+    let ours = ours.filter(|_| who == Who::All);
+    ALL.get_or_init(|| theirs.chain(ours).collect())
 }
 
 /// The running CPU takes part from now on; under its first name it loads the space whose pages are flushed.

@@ -42,6 +42,9 @@ struct Options {
     /// CPUs, no more than there are cores; without it as many, at most 16
     #[arg(long)]
     cpus: Option<usize>,
+    /// Who takes turns
+    #[arg(long, value_enum, default_value_t = contender::Who::All)]
+    contenders: contender::Who,
     /// Which operations
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["calls", "flushes"])]
     operations: Vec<operation::Kind>,

@@ -9,7 +9,7 @@ use std::thread;
 use serde::Serialize;
 
 use crate::Options;
-use crate::contender::{self, Contender};
+use crate::contender::{self, Contender, Who};
 use crate::cpu::{self, MOST_CPUS, cycles};
 use crate::lines::{self, Kind, Placement, Transfers};
 use crate::operation::Operation;
@@ -76,9 +76,9 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(cores: &[usize]) -> Result<(Self, &'static [Contender]), String> {
+    fn start(cores: &[usize], who: Who) -> Result<(Self, &'static [Contender]), String> {
         let cpus = cores.len();
-        let contenders = contender::make(2 * cpus);
+        let contenders = contender::make(2 * cpus, who);
         cpu::pin(cores[0])?;
         // By its second name it loads nothing.
         contender::begin(cpus as u32, false);
@@ -307,7 +307,7 @@ pub fn run(options: &Options) -> Result<usize, String> {
     }
     cores.truncate(cpus);
     turn::set_costs(options.local, options.function);
-    let (machine, contenders) = Machine::start(&cores)?;
+    let (machine, contenders) = Machine::start(&cores, options.contenders)?;
     let (operations, not_measured) = Operation::all(&options.operations, &options.pages, cpus);
     let mut cells: BTreeMap<Key, Cell> = BTreeMap::new();
     let mut transfers: BTreeMap<Placement, Vec<Transfers>> = BTreeMap::new();

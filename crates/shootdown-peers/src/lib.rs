@@ -12,6 +12,7 @@
 //! | [`TaskSet`] | Xen, series of April 2026 | a call of its own for each CPU, one global set of CPUs with calls |
 //! | [`CallQueues`] | Linux | a queue for each target, an entry for each pair of CPUs |
 //! | [`Scoreboard`] | FreeBSD | a table of all pairs of CPUs with generations |
+//! | [`Series`] | Linux as a series of 2019 has it (T1) | the same around a flush, with and without each small patch of that series |
 //! | [`Bits`] | none: designs to measure beside the engine | a bit for each pair of CPUs, a word that the target clears or numbers |
 //!
 //! [`Peer`] names them and the engine, and makes one; [`Masks`] says whom they call, and [`fifo_limit`] what the same calls allow anybody.
@@ -37,6 +38,7 @@ mod ours;
 mod peer;
 mod queues;
 mod scoreboard;
+mod series;
 mod set;
 mod task_set;
 
@@ -49,4 +51,5 @@ pub use one_lock::OneLock;
 pub use peer::Peer;
 pub use queues::CallQueues;
 pub use scoreboard::Scoreboard;
+pub use series::{Series, Without};
 pub use task_set::TaskSet;

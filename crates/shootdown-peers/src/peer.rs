@@ -6,7 +6,8 @@ use core::fmt;
 use shootdown::Platform;
 
 use crate::{
-    Acknowledgement, Bits, CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet, ours,
+    Acknowledgement, Bits, CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, Series, TaskSet,
+    Without, ours,
 };
 
 /// Whose algorithm.
@@ -32,11 +33,23 @@ pub enum Peer {
     BitsNumbered,
     /// As `Bits`, and the target guesses who has asked.
     BitsGuessed,
+    /// Linux's flush as the series of 2019 has it, but for one patch.
+    Series(Without),
 }
 
 impl Peer {
     /// Designs that no kernel has, to measure beside the engine.
     pub const DESIGNS: [Self; 3] = [Self::Bits, Self::BitsNumbered, Self::BitsGuessed];
+
+    /// Linux's flush as the series of 2019 (T1) has it, and without each of its small patches.
+    pub const SERIES: [Self; 6] = [
+        Self::Series(Without::Nothing),
+        Self::Series(Without::PrivateMasks),
+        Self::Series(Without::PrivateState),
+        Self::Series(Without::PlainBits),
+        Self::Series(Without::InfoOnStack),
+        Self::Series(Without::MessageOffStack),
+    ];
 
     /// All kernels', ours last.
     pub const ALL: [Self; 6] = [
@@ -67,6 +80,12 @@ impl Peer {
             Self::Bits => "bits",
             Self::BitsNumbered => "bits numbered",
             Self::BitsGuessed => "bits guessed",
+            Self::Series(Without::Nothing) => "series",
+            Self::Series(Without::PrivateMasks) => "without 7",
+            Self::Series(Without::PrivateState) => "without 8",
+            Self::Series(Without::PlainBits) => "without 9",
+            Self::Series(Without::InfoOnStack) => "without 12",
+            Self::Series(Without::MessageOffStack) => "message on stack",
         }
     }
 
@@ -90,6 +109,7 @@ impl Peer {
             Self::BitsGuessed => {
                 Box::new(Bits::new(platform, cpus, Acknowledgement::Cleared, true))
             }
+            Self::Series(without) => Box::new(Series::new(platform, cpus, without)),
         })
     }
 

@@ -142,3 +142,8 @@ fn our_calls_are_run_once_and_in_order() {
 fn calls_by_bits_are_run_once_and_in_order() {
     Peer::DESIGNS.into_iter().for_each(survives);
 }
+
+#[test]
+fn calls_of_the_series_are_run_once_and_in_order() {
+    Peer::SERIES.into_iter().for_each(survives);
+}

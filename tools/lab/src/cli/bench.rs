@@ -233,7 +233,7 @@ pub struct Calls {
     /// shoot on sim: also tell which cache lines moved, by what they hold
     #[arg(long)]
     pub lines: bool,
-    /// Whose calls: mailbox, xen-before, xen, linux, freebsd, best; not on sim also plain, the engine as an ordinary kernel builds it
+    /// Whose calls: mailbox, xen-before, xen, linux, freebsd, best; not on sim also plain, the engine as an ordinary kernel builds it; on cores only series, T1's without each small patch
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub peers: Option<Vec<String>>,
     /// Calls of each initiator in one turn

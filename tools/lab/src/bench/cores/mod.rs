@@ -27,6 +27,8 @@ const FIGURES: &str = "interrupt_cycles cpus rounds calls wrong median_cycles p9
 /// Without a choice: interrupts that cost nothing show the rest; a real one costs 1000 to 4000 cycles.
 const INTERRUPTS: [u64; 2] = [0, 2000];
 const LOCAL: u64 = 200;
+/// The peers that are Linux's flush as T1's series has it, and without each of its small patches: in the options of the lab, and of the program.
+const SERIES: &str = "series";
 /// Processes, in which the memory lies differently, and rounds of each.
 const PROCESSES: (u32, u32) = (21, 1);
 const PROCESSES_QUICK: (u32, u32) = (1, 3);
@@ -63,15 +65,16 @@ impl CoresPlan {
     /// The options make no sense on cores.
     pub fn contest(bench: &CallsBench) -> Outcome<Self> {
         let CallsBench { contest, calls } = bench;
+        let is_series = calls.peers.as_ref().is_some_and(|peers| *peers == [SERIES]);
         let others = [
             calls.preset.is_some() || !calls.set.is_empty() || calls.figures || calls.lines,
             calls.initiators.is_some() || calls.targets.is_some() || calls.masks.is_some(),
-            calls.peers.is_some() || calls.counts_instructions(),
+            calls.peers.is_some() && !is_series || calls.counts_instructions(),
         ];
         if others.contains(&true) {
             return Err(Failure::input(
-                "on cores all contenders do all that the cores can do",
-                "leave out --preset, --set, --figures, --lines, --initiators, --targets, --masks, --peers and --accel icount",
+                "on cores all contenders do all that the cores can do, or those of T1's series",
+                "leave out --preset, --set, --figures, --lines, --initiators, --targets, --masks, --peers but for series, and --accel icount",
             ));
         }
         let cpus = match calls.cpus.as_deref() {
@@ -86,6 +89,9 @@ impl CoresPlan {
         };
         let mut plan = Self::new(contest.name, contest.on_cores, cpus, calls.quick);
         plan.has_steps = calls.steps;
+        if is_series {
+            plan.set("contenders", SERIES);
+        }
         plan.add_calls(calls)?;
         Ok(plan)
     }

@@ -6,8 +6,8 @@ use crate::bench::columns::grid;
 use crate::bench::row::Row;
 use crate::protocol::Object;
 
-/// Whom ratios refer to.
-const REFERENCE: &str = "linux";
+/// Whom ratios refer to: the first of these that took part.
+const REFERENCES: [&str; 2] = ["linux", "series"];
 /// What stands between the two ends of an operation.
 const STEPS: [&str; 4] = ["until sent", "interrupt", "until it runs", "until over"];
 
@@ -73,10 +73,12 @@ fn tables(rows: &[Row], of: Part<'_>, has_steps: bool) -> String {
     let cells = |key: &str| -> Vec<Vec<String>> {
         let line = |operation: &&str| {
             let figure = |peer: &str| find(rows, of, operation, peer)?.number(key);
-            let reference = figure(REFERENCE);
+            let reference = REFERENCES
+                .into_iter()
+                .find_map(|it| Some((it, figure(it)?)));
             let cell = |peer: &&str| match (figure(peer), reference) {
-                (Some(cycles), Some(linux)) if *peer != REFERENCE => {
-                    format!("{cycles:.0} ({:.2})", cycles / linux)
+                (Some(cycles), Some((name, its))) if *peer != name => {
+                    format!("{cycles:.0} ({:.2})", cycles / its)
                 }
                 (Some(cycles), _) => format!("{cycles:.0}"),
                 _ => "-".to_owned(),
@@ -101,7 +103,7 @@ fn tables(rows: &[Row], of: Part<'_>, has_steps: bool) -> String {
         let heading = [what].into_iter().chain(peers.iter().copied());
         text += &format!("{}\n", grid(heading, cells(key), |column| column == 0));
     }
-    text += "cycles (and by Linux's); a flush by a peer is a call of all CPUs, which overlaps the local flush, as Linux and FreeBSD do it today\n";
+    text += "cycles (and by Linux's, or the series's); a flush by a peer is a call of all CPUs, which overlaps the local flush, as Linux and FreeBSD do it today\n";
     if has_steps {
         text += &steps(rows, of, &operations, &peers);
     }
