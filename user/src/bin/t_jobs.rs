@@ -331,6 +331,22 @@ fn usage_is_handed_up() {
     assert!(times.tms_cutime + times.tms_cstime >= 2);
 }
 
+/// What others send reaches the first process only where it handles it.
+fn the_first_process_is_sheltered() {
+    if std::process::id() != 1 {
+        return;
+    }
+    let child = Child::start(|| {
+        let sent = [libc::SIGHUP, libc::SIGTERM, libc::SIGKILL, libc::SIGSTOP].map(|signal| {
+            // SAFETY: the process must survive it.
+            unsafe { libc::kill(1, signal) }
+        });
+        i32::from(sent != [0; 4])
+    });
+    let end = child.expect("a child").wait();
+    assert_eq!(end.expect("its end"), End::Exited(0));
+}
+
 fn main() -> ExitCode {
     checks::run(
         "t_jobs",
@@ -343,6 +359,7 @@ fn main() -> ExitCode {
             the_terminals_signals_stop,
             stopping_and_going_on_undo_each_other,
             usage_is_handed_up,
+            the_first_process_is_sheltered,
         ],
     )
 }

@@ -5,21 +5,24 @@ use alloc::sync::Arc;
 use super::{SigInfo, Signal, SignalSet};
 use crate::task::exit::end_process;
 use crate::task::thread::work;
-use crate::task::{Current, ExitStatus, Process, Thread, sched};
+use crate::task::{Current, ExitStatus, Pid, Process, Thread, current, sched};
 
 /// Posts a signal to one thread, wherever it is.
 ///
 /// An ignored signal is dropped unless it is blocked; SIGKILL ends the process, those that stop it do so at once.
 pub fn post_to_thread(thread: &Arc<Thread>, info: SigInfo) {
     let signal = info.signal();
+    let process = thread.process();
+    let action = process.actions.lock().get(signal);
+    let unwanted = action.handler().is_none() && is_sheltered(process);
     if signal == Signal::KILL {
-        end_process(thread.process(), ExitStatus::Killed(signal));
+        if !unwanted {
+            end_process(process, ExitStatus::Killed(signal));
+        }
         return;
     }
-    let process = thread.process();
     oppose(process, signal);
-    let action = process.actions.lock().get(signal);
-    let ignored = action.ignores(signal);
+    let ignored = action.ignores(signal) || unwanted;
     let stops = action.stops(signal);
     let deliverable = {
         let mut signals = thread.signals.lock();
@@ -80,6 +83,11 @@ pub fn post_to_process(process: &Arc<Process>, info: SigInfo) {
             post_to_thread(thread, info);
         }
     }
+}
+
+/// Whether signals of the running thread reach the process only where it handles them: those of others the first process, whose end is the machine's.
+fn is_sheltered(process: &Process) -> bool {
+    process.pid() == Pid::INIT && current().process().pid() != Pid::INIT
 }
 
 /// Replaces the blocked set of the current thread and returns the one before. Signals that it no
