@@ -6,7 +6,7 @@ use crate::arch::trap::TrapFrame;
 use crate::task::exit::{exit_thread, kill_current};
 use crate::task::job::rest_while_stopped;
 use crate::task::thread::work;
-use crate::task::{Current, ExitStatus, alarm};
+use crate::task::{Current, ExitStatus, Pid, alarm};
 
 /// Bytes of the `syscall` instruction: going back over it makes the call again.
 const SYSCALL_BYTES: u64 = 2;
@@ -53,7 +53,12 @@ fn deliver(me: &Current, frame: &mut TrapFrame, info: SigInfo, restart: Option<u
         return false;
     }
     alarm::note_delivered(me.process(), info);
+    let pid = me.process().pid();
     let Some(handler) = action.handler() else {
+        // It was blocked when it came: else it would not have been kept for the first process.
+        if pid == Pid::INIT && info.may_be_from_another(pid.as_u32()) {
+            return false;
+        }
         log::info!(
             "pid {} ({}) tid {} killed by {signal}",
             me.process().pid(),

@@ -122,6 +122,16 @@ impl SigInfo {
         }
     }
 
+    /// Whether another process than this one may have sent it.
+    pub fn may_be_from_another(&self, own: u32) -> bool {
+        match self.origin {
+            Origin::Process { pid } => pid != own,
+            // What it says of itself is not checked.
+            Origin::Queue { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Which signal.
     pub fn signal(&self) -> Signal {
         self.signal
