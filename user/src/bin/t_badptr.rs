@@ -3,13 +3,22 @@
 //!
 //! Only for virtual machines: on Linux the calls include ones that reconfigure the system.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use shootdown_user::machine;
+
 /// Numbers from 0 to this.
 const HIGHEST: i64 = 460;
+
+/// Memory that may be gone in the end: stacks of threads on their way out, tables of files.
+const MOST_LOST_KIB: u64 = 512;
 
 /// A child that has not ended by then is asleep for good, as some calls ask for.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -90,6 +99,18 @@ fn wait(mut child: Child) -> Option<ExitStatus> {
     None
 }
 
+/// Ends what children have left, if all others are their doing.
+fn end_descendants() {
+    if std::process::id() != 1 {
+        return;
+    }
+    // SAFETY: kills and forgets processes of the children's.
+    unsafe {
+        libc::kill(-1, libc::SIGKILL);
+        while libc::waitpid(-1, ptr::null_mut(), libc::WNOHANG | libc::__WALL) > 0 {}
+    }
+}
+
 fn spawn(seed: u64, from: i64, to: i64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([seed.to_string(), from.to_string(), to.to_string()].map(|s| format!("child={s}")))
@@ -98,6 +119,19 @@ fn spawn(seed: u64, from: i64, to: i64) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// What is in the directories to which children may have added something.
+fn names() -> BTreeSet<PathBuf> {
+    let of = |directory| fs::read_dir(directory).into_iter().flatten().flatten();
+    let entries = ["/", "/tmp", "/boot"].into_iter().flat_map(of);
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// With what the first processes keep.
+fn free_kib() -> u64 {
+    let _dropped = fs::write("/proc/sys/vm/drop_caches", "1");
+    machine::free_kib().unwrap_or(0)
 }
 
 fn main() -> ExitCode {
@@ -110,11 +144,12 @@ fn main() -> ExitCode {
         torment(seed as u64, from..=to);
         return ExitCode::SUCCESS;
     }
-    shootdown_user::machine::prepare();
+    machine::prepare();
     let argument = |at: usize| arguments.get(at)?.parse().ok();
     let number = |at, default| argument(at).unwrap_or(default);
     let (rounds, first_seed) = (number(0, 2), number(1, 1));
     let (mut ended, mut killed, mut slept) = (0, 0, 0);
+    let (names, free) = (names(), free_kib());
     for seed in first_seed..first_seed + rounds {
         for from in (0..=HIGHEST).step_by(4) {
             match wait(spawn(seed, from, (from + 3).min(HIGHEST))) {
@@ -122,12 +157,20 @@ fn main() -> ExitCode {
                 Some(_) => ended += 1,
                 None => slept += 1,
             }
+            end_descendants();
         }
         println!("t_badptr: seed {seed}: {ended} ended, {killed} died, {slept} slept so far");
     }
     // The machine still works.
     let sum = |n: u64| thread::spawn(move || n).join().unwrap();
     assert_eq!((0..8).map(sum).sum::<u64>(), 28);
+    // And has all of its memory again, once what the children have made is gone.
+    for new in self::names().difference(&names) {
+        let _gone = fs::remove_dir_all(new).or_else(|_| fs::remove_file(new));
+    }
+    let lost = free.saturating_sub(free_kib());
+    assert!(lost < MOST_LOST_KIB, "{lost} KiB are gone");
+    println!("t_badptr: {lost} KiB less free than before");
     println!("t_badptr: OK");
     ExitCode::SUCCESS
 }
