@@ -11,7 +11,7 @@ use super::device::Device;
 use super::pseudo::Pseudo;
 use crate::budget::{Budget, Share};
 use crate::errno::Errno;
-use crate::mm::MemoryFile;
+use crate::mm::{MemoryFile, heap};
 use crate::sync::Mutex;
 use crate::task;
 use crate::time;
@@ -60,7 +60,7 @@ impl Inode {
     /// Nothing leads to it yet.
     ///
     /// # Errors
-    /// ENOSPC when there are too many.
+    /// ENOSPC when there are too many, or the kernel has hardly any memory left for them.
     pub(super) fn new(what: What, permissions: u32) -> Result<Arc<Self>, Errno> {
         Self::of_time(what, permissions, time::realtime_ns())
     }
@@ -68,6 +68,9 @@ impl Inode {
     /// The same, modified at that time.
     pub(super) fn of_time(what: What, permissions: u32, at_ns: u64) -> Result<Arc<Self>, Errno> {
         static LAST: AtomicU64 = AtomicU64::new(0);
+        if heap::is_tight() {
+            return Err(Errno::ENOSPC);
+        }
         Ok(Arc::new(Self {
             _share: INODES.take(1).ok_or(Errno::ENOSPC)?,
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
@@ -174,7 +177,7 @@ impl Regular {
     /// ENOSPC when there are too many.
     pub fn file(&self) -> Result<Arc<MemoryFile>, Errno> {
         let mut file = self.file.lock();
-        if file.is_none() {
+        if file.is_none() && !heap::is_tight() {
             *file = MemoryFile::new(self.path.clone(), self.origin);
         }
         file.clone().ok_or(Errno::ENOSPC)

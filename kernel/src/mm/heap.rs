@@ -61,6 +61,13 @@ pub unsafe fn init(base: *mut u8, bytes: usize) {
     heap.total_bytes = bytes;
 }
 
+/// Whether half of it is lent out: then programs get no more of what they could hoard, and there is room for their threads and spaces. Any context;
+/// interrupts are off meanwhile.
+pub fn is_tight() -> bool {
+    let heap = HEAP.0.lock();
+    heap.used_bytes > heap.total_bytes / 2
+}
+
 /// Bytes that are lent out now. Any context; interrupts are off meanwhile.
 #[cfg(feature = "selftest")]
 pub fn used_bytes() -> usize {

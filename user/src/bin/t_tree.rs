@@ -433,6 +433,39 @@ fn memory_of_files_is_given_up() {
     }
 }
 
+/// Names and links until there is no room for more: that is an error, and everything goes on.
+fn a_bomb_of_names_is_contained() {
+    // Linux has no limit here.
+    let most = if machine::is_reference_kernel() {
+        100_000
+    } else {
+        2000
+    };
+    let target = "t".repeat(4000);
+    let name = |number: usize| format!("{number}{}", "n".repeat(240));
+    in_directory(|_| {
+        let made = (0..most).map(|number| match number % 3 {
+            0 => symlink(&target, name(number)),
+            1 => fs::create_dir(name(number)),
+            _ => File::create(name(number)).map(drop),
+        });
+        let refused = made
+            .enumerate()
+            .find_map(|(number, made)| Some((number, made.err()?)));
+        if let Some((number, error)) = refused {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+            assert!(number > 1000, "only {number}");
+            let child = Child::start(|| i32::from(File::open(name(2)).is_err()));
+            assert_eq!(
+                child.expect("a child").wait().expect("its end"),
+                End::Exited(0)
+            );
+        }
+    });
+    fs::write("/tmp/t_after", "room again").expect("a file");
+    fs::remove_file("/tmp/t_after").expect("its name");
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments
@@ -453,6 +486,7 @@ fn main() -> ExitCode {
             records_are_locked,
             scripts_are_run,
             memory_of_files_is_given_up,
+            a_bomb_of_names_is_contained,
         ],
     )
 }
