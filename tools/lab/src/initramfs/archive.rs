@@ -38,7 +38,7 @@ pub fn write(tree: &Tree) -> io::Result<Vec<u8>> {
     Ok(archive)
 }
 
-/// The tree of an archive that [`write`] made.
+/// The tree of an archive that [`write`](fn@write) made.
 ///
 /// # Errors
 /// It made it not.
