@@ -173,7 +173,7 @@ fn auxiliary_vector(image: &Image, bias: usize, base: usize) -> [(u32, usize); 1
     let hwcap = __cpuid(1).edx as usize;
     let headers = match image.headers_address() {
         0 => 0,
-        address => bias + address,
+        address => bias.wrapping_add(address),
     };
     [
         (auxvec::AT_PHDR, headers),

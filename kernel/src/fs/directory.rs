@@ -10,6 +10,9 @@ use super::inode::{Directory, FIRST_PLACE, Inode};
 use crate::errno::Errno;
 use crate::user_memory::UserBytes;
 
+/// Most bytes of entries of one call: they are in the kernel's heap first.
+const MOST_BYTES: usize = 8 << 10;
+
 /// Writes the entries of the directory from place `first` on. Returns how many bytes, and the place behind the last one written.
 ///
 /// # Errors
@@ -22,7 +25,7 @@ pub(super) fn read(
 ) -> Result<(usize, u64), Errno> {
     let mut listing = Listing {
         bytes: Vec::new(),
-        room: to.len,
+        room: to.len.min(MOST_BYTES),
         next: first,
     };
     let all_fit = listing.add_dots(inode, directory) && listing.add_names(directory);

@@ -65,6 +65,13 @@ impl Member {
         })
     }
 
+    /// It is asked this from now on.
+    fn ask(&mut self, asked: EpollEvent) {
+        self.asked = asked;
+        self.told = (0, 0);
+        self.is_spent = false;
+    }
+
     /// What is to be told of a file that is ready for that.
     fn news(&mut self, ready: u32) -> Option<EpollEvent> {
         let EpollEvent { events, data } = self.asked;
@@ -138,8 +145,14 @@ impl OpenFile {
         match (how, is_there) {
             (linux::EPOLL_CTL_ADD, true) => Err(Errno::EEXIST),
             (linux::EPOLL_CTL_ADD, false) if members.len() >= MOST => Err(Errno::ENOSPC),
-            (linux::EPOLL_CTL_ADD, false) | (linux::EPOLL_CTL_MOD, true) => {
+            (linux::EPOLL_CTL_ADD, false) => {
                 members.insert(key, Member::new(file, asked)?);
+                Ok(())
+            }
+            (linux::EPOLL_CTL_MOD, true) => {
+                if let Some(member) = members.get_mut(&key) {
+                    member.ask(asked);
+                }
                 Ok(())
             }
             (linux::EPOLL_CTL_DEL, true) => {
@@ -161,7 +174,10 @@ impl OpenFile {
         let mut files = Vec::new();
         let mut members = epoll.members.lock();
         for member in members.values_mut() {
-            let Some(file) = member.file.upgrade().filter(|_| found.len() < most) else {
+            if found.len() >= most {
+                break;
+            }
+            let Some(file) = member.file.upgrade() else {
                 continue;
             };
             let news = member.news(u32::from(file.ready()));

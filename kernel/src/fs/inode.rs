@@ -22,6 +22,9 @@ const MOST_INODES: usize = 32_768;
 /// Longest name, as on Linux.
 pub(super) const NAME_MAX: usize = 255;
 
+/// Longest path, also with the links that are followed.
+pub(super) const PATH_MAX: usize = 4096;
+
 /// Most names listed under one lock.
 const LISTED_NAMES: usize = 64;
 
@@ -177,7 +180,9 @@ impl Regular {
     /// ENOSPC when there are too many.
     pub fn file(&self) -> Result<Arc<MemoryFile>, Errno> {
         let mut file = self.file.lock();
-        if file.is_none() && !heap::is_tight() {
+        // Those that came with the kernel are bounded, and there are programs among them.
+        let may_be_made = !self.origin.is_empty() || !heap::is_tight();
+        if file.is_none() && may_be_made {
             *file = MemoryFile::new(self.path.clone(), self.origin);
         }
         file.clone().ok_or(Errno::ENOSPC)
@@ -253,7 +258,7 @@ impl Directory {
     /// Gives the name to `inode`; what had it before.
     ///
     /// # Errors
-    /// ENOENT in a directory that was removed.
+    /// ENOENT in a directory that was removed, ENOSPC where the kernel has hardly any memory left for new names.
     pub fn put(&self, name: Arc<str>, inode: Arc<Inode>) -> Result<Option<Arc<Inode>>, Errno> {
         inode.count_name(true);
         let mut names = self.names.lock();
@@ -266,6 +271,10 @@ impl Directory {
             let old = core::mem::replace(&mut named.inode, inode);
             old.count_name(false);
             return Ok(Some(old));
+        }
+        if heap::is_tight() {
+            inode.count_name(false);
+            return Err(Errno::ENOSPC);
         }
         let place = names.next_place;
         names.next_place += 1;
@@ -333,7 +342,7 @@ impl Directory {
     /// The path from the root.
     ///
     /// # Errors
-    /// ENOENT if no name leads here any more.
+    /// ENOENT if no name leads here any more, ENAMETOOLONG if it is no path that programs can use.
     pub fn path(&self) -> Result<String, Errno> {
         if self.names.lock().is_closed {
             return Err(Errno::ENOENT);
@@ -344,8 +353,13 @@ impl Directory {
             Some((inode.upgrade()?, name.clone()))
         };
         let mut parts = Vec::new();
+        let mut len = 1;
         let mut next = step(self);
         while let Some((inode, name)) = next {
+            len += 1 + name.len();
+            if len > PATH_MAX {
+                return Err(Errno::ENAMETOOLONG);
+            }
             parts.push(name);
             next = inode.directory().and_then(step);
         }

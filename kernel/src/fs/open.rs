@@ -119,7 +119,11 @@ fn create(
     request: OpenRequest,
     permissions: u32,
 ) -> Result<(Arc<Inode>, bool), Errno> {
-    let made = new_file(Path::from_root(found)?, permissions)?;
+    let name = match Path::from_root(found) {
+        Err(Errno::ENAMETOOLONG) => String::from(&*found.name),
+        name => name?,
+    };
+    let made = new_file(name, permissions)?;
     let inode = tree::create(found, made.clone())?;
     let is_new = Arc::ptr_eq(&inode, &made);
     if !is_new && request.has(linux::O_EXCL) {

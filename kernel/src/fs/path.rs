@@ -5,16 +5,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use super::file::OpenFile;
-use super::inode::{Inode, NAME_MAX};
+use super::inode::{Inode, NAME_MAX, PATH_MAX};
 use super::tree;
 use crate::errno::Errno;
 use crate::task::Process;
 
 /// Most links that one walk follows, as on Linux.
 const MOST_LINKS: usize = 40;
-
-/// Longest path, also with the links that are followed.
-const PATH_MAX: usize = 4096;
 
 /// A path, and the directory from which it is walked if it does not begin at the root.
 #[derive(Clone, Debug)]
@@ -28,8 +25,10 @@ pub struct Path {
 pub enum LastLink {
     /// It goes on.
     Follow,
-    /// It ends there.
+    /// It ends there, unless a slash follows the link.
     Stay,
+    /// It ends there: the name is what is meant.
+    Name,
 }
 
 /// Where a walk has ended.
@@ -120,7 +119,12 @@ impl Path {
             }
             let inode = directory.get(name).or_else(|| tree::own_process(&at, name));
             let is_directory_meant = is_last && rest.len() > name.len();
-            let goes_on = !is_last || is_directory_meant || last == LastLink::Follow;
+            let goes_on = !is_last
+                || match last {
+                    LastLink::Follow => true,
+                    LastLink::Stay => is_directory_meant,
+                    LastLink::Name => false,
+                };
             if let Some(target) = inode
                 .as_ref()
                 .and_then(|inode| inode.target())

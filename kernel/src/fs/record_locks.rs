@@ -99,7 +99,13 @@ pub fn lock(inode: &Arc<Inode>, wanted: &Record, may_wait: bool) -> Result<(), E
 /// ENOLCK when there are too many for the two parts that are left of one.
 pub fn unlock(inode: &Arc<Inode>, owner: Pid, bytes: &Range<u64>) -> Result<(), Errno> {
     let mut locked = LOCKED.lock();
-    if locked.try_reserve(1).is_err() {
+    let is_split = |(of, record): &(Arc<Inode>, Record)| {
+        let Range { start, end } = record.bytes;
+        let is_own = record.owner == owner && Arc::ptr_eq(of, inode);
+        is_own && start < bytes.start && bytes.end < end
+    };
+    let has_room = locked.len() < MOST_LOCKS || !locked.iter().any(is_split);
+    if !has_room || locked.try_reserve(1).is_err() {
         return Err(Errno::ENOLCK);
     }
     let had_any = cut(&mut locked, inode, owner, bytes);
@@ -152,18 +158,20 @@ pub fn closed(file: &OpenFile, owner: Pid) {
 
 /// Gives up all that the process has locked. It has ended.
 pub fn release(owner: Pid) {
-    let mut gone = Vec::new();
-    let mut locked = LOCKED.lock();
-    let mut at = 0;
-    while at < locked.len() {
-        if locked[at].1.owner == owner {
-            gone.push(locked.swap_remove(at));
-        } else {
-            at += 1;
-        }
+    let take = || {
+        let mut locked = LOCKED.lock();
+        let at = locked
+            .iter()
+            .position(|(_, record)| record.owner == owner)?;
+        Some(locked.swap_remove(at))
+    };
+    let mut had_any = false;
+    while let Some(gone) = take() {
+        // Not under the lock: it may be the last reference to a file.
+        drop(gone);
+        had_any = true;
     }
-    drop(locked);
-    if !gone.is_empty() {
+    if had_any {
         CHANGED.wake_all();
     }
 }

@@ -17,6 +17,7 @@ use super::pseudo;
 use crate::errno::Errno;
 use crate::exec::cpio::Entry;
 use crate::exec::initramfs;
+use crate::mm::heap;
 use crate::sync::Mutex;
 use crate::task;
 
@@ -204,12 +205,14 @@ pub(super) fn create(found: &Found, inode: Arc<Inode>) -> Result<Arc<Inode>, Err
 
 /// Gives a new name to what is new.
 fn create_new(path: &Path, inode: Arc<Inode>) -> Result<(), Errno> {
-    let found = path.walk(LastLink::Stay)?;
+    let found = path.walk(LastLink::Name)?;
     let above = found.for_new_name()?;
     let names = above.directory().ok_or(Errno::ENOTDIR)?;
     if found.is_directory_meant && inode.directory().is_none() {
         return Err(Errno::ENOENT);
     }
+    // Not dropped under the lock where it gets no name: it may be the last reference to a file.
+    let _kept = inode.clone();
     let _changes = CHANGES.lock();
     if names.get(&found.name).is_some() {
         return Err(Errno::EEXIST);
@@ -255,7 +258,7 @@ pub fn add_name(from: &Path, last: LastLink, to: &Path) -> Result<(), Errno> {
 /// # Errors
 /// EISDIR, EPERM among pseudo files, else as [`attributes`].
 pub fn remove(path: &Path) -> Result<(), Errno> {
-    let found = path.walk(LastLink::Stay)?;
+    let found = path.walk(LastLink::Name)?;
     if found.name.is_empty() {
         return Err(Errno::EISDIR);
     }
@@ -270,7 +273,7 @@ pub fn remove(path: &Path) -> Result<(), Errno> {
 /// # Errors
 /// ENOTDIR, ENOTEMPTY, EBUSY for the root, EINVAL for one that ends with `.`, else as [`remove`].
 pub fn remove_directory(path: &Path) -> Result<(), Errno> {
-    let found = path.walk(LastLink::Stay)?;
+    let found = path.walk(LastLink::Name)?;
     if found.name.is_empty() {
         let is_root = Arc::ptr_eq(&found.directory, &root());
         return Err(if is_root { Errno::EBUSY } else { Errno::EINVAL });
@@ -313,7 +316,7 @@ pub enum NewName {
 /// # Errors
 /// EINVAL for a directory into itself, EISDIR, ENOTDIR, ENOTEMPTY for what would be replaced, EBUSY, EEXIST, EPERM, else as [`attributes`].
 pub fn rename(from: &Path, to: &Path, new_name: NewName) -> Result<(), Errno> {
-    let (from, to) = (from.walk(LastLink::Stay)?, to.walk(LastLink::Stay)?);
+    let (from, to) = (from.walk(LastLink::Name)?, to.walk(LastLink::Name)?);
     if from.name.is_empty() || to.name.is_empty() {
         return Err(Errno::EBUSY);
     }
@@ -340,6 +343,13 @@ pub fn rename(from: &Path, to: &Path, new_name: NewName) -> Result<(), Errno> {
         return Err(Errno::ENOTDIR);
     }
     may_move(&inode, &to.directory)?;
+    let is_fixed = |inode: &Inode| inode.directory().is_some_and(|it| it.may_change().is_err());
+    if is_fixed(&inode) || there.as_ref().is_some_and(|there| is_fixed(there)) {
+        return Err(Errno::EBUSY);
+    }
+    if there.is_none() && heap::is_tight() {
+        return Err(Errno::ENOSPC);
+    }
     let gone = match (there, new_name) {
         (Some(other), NewName::Exchange) => {
             may_move(&other, &from.directory)?;

@@ -196,6 +196,17 @@ impl PageTable {
         Some(leaves[entry_index(addr, 0)].load())
     }
 
+    /// The first address from `addr` on, below `end`, for which there is a table of leaves.
+    pub fn next_leaves(&self, mut addr: usize, end: usize) -> Option<usize> {
+        while addr < end {
+            match self.leaves(addr) {
+                Ok(_) => return Some(addr),
+                Err(level) => addr = (addr | (entry_bytes(level) - 1)) + 1,
+            }
+        }
+        None
+    }
+
     /// Calls `visit` with the address and entry of every page of `range` that is not empty.
     pub fn visit(&self, range: UserRange, mut visit: impl FnMut(usize, &PteCell)) {
         let mut addr = range.start();

@@ -50,7 +50,7 @@ fn timeval_ns(t: timeval) -> Result<u64, Errno> {
 
 /// The period, then what is left: at least a microsecond of a timer that is set.
 fn timevals(setting: Setting) -> [timeval; 2] {
-    let left_ns = setting.left_ns.next_multiple_of(1000);
+    let left_ns = setting.left_ns.div_ceil(1000).saturating_mul(1000);
     [setting.period_ns, left_ns].map(to_timeval)
 }
 

@@ -72,7 +72,14 @@ fn open_path(me: &Current, path: &Path, flags: u32, mode: u32) -> Outcome {
     let request = OpenRequest::from_flags(flags)?;
     let file = fs::open(path, request, permissions)?;
     let close_on_exec = CloseOnExec::from_open_flags(flags);
-    me.process().files.lock().insert(file, close_on_exec, 0)
+    // Kept meanwhile: where there is no number left, the last reference is not dropped under the lock.
+    let added = me
+        .process()
+        .files
+        .lock()
+        .insert(file.clone(), close_on_exec, 0);
+    drop(file);
+    added
 }
 
 pub(super) fn stat(me: &Current, a: &Args, last: LastLink) -> Outcome {

@@ -33,7 +33,10 @@ pub(super) fn bring_in(
         present: false,
     };
     for page in range.pages() {
-        if !space.is_granted(page, access) && !me.is_ending() {
+        if me.is_ending() {
+            break;
+        }
+        if !space.is_granted(page, access) {
             space.fault(page, access)?;
         }
     }

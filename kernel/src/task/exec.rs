@@ -72,10 +72,14 @@ impl Program {
                     argv,
                 });
             };
-            let rest = argv.into_iter().skip(1);
-            let words = [script.interpreter.clone().into_bytes()].into_iter();
-            let words = words.chain(script.argument.map(String::into_bytes));
-            argv = words.chain([path.text().into()]).chain(rest).collect();
+            let mut words = Vec::new();
+            let room = words.try_reserve_exact(argv.len() + 2);
+            room.map_err(|_| Errno::ENOMEM)?;
+            words.push(script.interpreter.clone().into_bytes());
+            words.extend(script.argument.map(String::into_bytes));
+            words.push(path.text().into());
+            words.extend(argv.into_iter().skip(1));
+            argv = words;
             path = path.relative(script.interpreter);
         }
         Err(Errno::ELOOP)
@@ -100,14 +104,15 @@ impl Program {
 
 /// Ends all other threads and waits until they have gone.
 fn end_other_threads(me: &Current) -> Result<(), Errno> {
-    for thread in me.process().threads() {
-        if thread.tid() != me.tid() {
-            thread.add_work(work::EXIT);
-            sched::unpark(&thread);
-            sched::nudge(&thread);
-        }
-    }
     while me.process().thread_count() > 1 {
+        // Again each time: one of them may have made another meanwhile.
+        for thread in me.process().threads() {
+            if thread.tid() != me.tid() {
+                thread.add_work(work::EXIT);
+                sched::unpark(&thread);
+                sched::nudge(&thread);
+            }
+        }
         if me.is_ending() {
             return Err(Errno::EINTR);
         }

@@ -113,6 +113,14 @@ fn links_are_followed() {
             .open("to_d");
         expect(libc::ELOOP, not_followed);
         expect(libc::ENOTDIR, fs::remove_dir("to_d"));
+        expect(libc::ENOTDIR, fs::remove_dir("to_d/"));
+        expect(libc::ENOTDIR, fs::rename("to_d/", "moved"));
+        expect(libc::ENOTDIR, fs::remove_file("to_d/"));
+        assert!(
+            fs::symlink_metadata("to_d/")
+                .expect("what it leads to")
+                .is_dir()
+        );
         fs::remove_file("to_d").expect("the link");
         assert_eq!(text_of("d/f"), "text");
         // A second name is the same file.
@@ -446,6 +454,7 @@ fn a_bomb_of_names_is_contained() {
     in_directory(|_| {
         let made = (0..most).map(|number| match number % 3 {
             0 => symlink(&target, name(number)),
+            1 if number > 3 => fs::hard_link(name(2), name(number)),
             1 => fs::create_dir(name(number)),
             _ => File::create(name(number)).map(drop),
         });
@@ -464,6 +473,59 @@ fn a_bomb_of_names_is_contained() {
     });
     fs::write("/tmp/t_after", "room again").expect("a file");
     fs::remove_file("/tmp/t_after").expect("its name");
+}
+
+/// Directories may be deeper than any path is long.
+fn deep_directories_are_contained() {
+    in_directory(|here| {
+        let name = "d".repeat(250);
+        let depth = 40;
+        for _ in 0..depth {
+            fs::create_dir(&name).expect("a directory");
+            std::env::set_current_dir(&name).expect("there");
+        }
+        // The C library asks the kernel, which cannot say.
+        // SAFETY: room for as many bytes as are named.
+        let len = unsafe {
+            libc::syscall(
+                libc::SYS_getcwd,
+                vec![0_u8; 32 << 10].as_mut_ptr(),
+                32 << 10,
+            )
+        };
+        assert_eq!((len, errno()), (-1, libc::ENAMETOOLONG));
+        fs::write("f", "deep").expect("a file");
+        assert_eq!(text_of("f"), "deep");
+        fs::remove_file("f").expect("its name");
+        for _ in 0..depth {
+            std::env::set_current_dir("..").expect("above");
+            fs::remove_dir(&name).expect("it is empty");
+        }
+        assert_eq!(std::env::current_dir().expect("its path"), here);
+    });
+    expect(libc::EBUSY, fs::rename("/proc", "/tmp/proc"));
+}
+
+/// One lock becomes thousands where every second byte is unlocked; there is an end to that.
+fn locks_in_pieces_are_contained() {
+    if !machine::is_reference_kernel() {
+        return;
+    }
+    in_directory(|_| {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open("f");
+        let file = file.expect("a file");
+        let set = |kind, bytes| lock(&file, kind, bytes, libc::F_SETLK);
+        set(libc::F_WRLCK, (0, 0)).expect("nobody has it");
+        let refused = (0..10_000).find_map(|at| set(libc::F_UNLCK, (2 * at + 1, 1)).err());
+        let refused = refused.expect("an end").raw_os_error();
+        assert_eq!(refused, Some(libc::ENOLCK));
+        set(libc::F_UNLCK, (0, 0)).expect("all of it");
+        set(libc::F_WRLCK, (0, 0)).expect("all of it");
+    });
 }
 
 fn main() -> ExitCode {
@@ -487,6 +549,8 @@ fn main() -> ExitCode {
             scripts_are_run,
             memory_of_files_is_given_up,
             a_bomb_of_names_is_contained,
+            deep_directories_are_contained,
+            locks_in_pieces_are_contained,
         ],
     )
 }

@@ -239,6 +239,13 @@ impl Contents {
         Ok(())
     }
 
+    /// The first page from `page` on, below `end`, near which there are pages in memory.
+    pub fn next_pages(&self, page: u32, end: u32) -> Option<u32> {
+        let table = self.in_memory.0.as_ref()?;
+        let found = table.next_leaves(offset_of(page), offset_of(end));
+        found.map(number_of)
+    }
+
     /// Adds those pages of `range` to `found` that can be made again as they are: the clean ones. It has room for them.
     pub fn find_clean(&self, range: PageRange, found: &mut Vec<(u32, PhysAddr)>) {
         let Some(range) = range.offsets() else {

@@ -46,12 +46,17 @@ impl MemoryFile {
         let mut clean = Vec::new();
         let room = clean.try_reserve_exact(PIECE_PAGES as usize);
         room.map_err(|_| MapError::NoMemory)?;
-        let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
-        for piece in PageRange::of_bytes(0, size).pieces() {
+        let mut next = 0;
+        loop {
             clean.clear();
             let contents = self.contents.lock();
+            let Some(first) = contents.next_pages(next, PageRange::WHOLE.end) else {
+                break;
+            };
+            // To the end of a table.
+            next = (first / PIECE_PAGES + 1) * PIECE_PAGES;
             if self.lanes.is_idle() {
-                contents.find_clean(piece, &mut clean);
+                contents.find_clean(PageRange { first, end: next }, &mut clean);
             }
             drop(contents);
             if !clean.is_empty() {

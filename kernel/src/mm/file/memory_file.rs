@@ -1,6 +1,7 @@
 //! [`MemoryFile`]: a file whose bytes are in memory.
 
 use super::contents::{Contents, Copy};
+use super::evict::evict;
 use super::lanes::Lanes;
 use super::mappers::Mappers;
 use crate::mm::error::MapError;
@@ -11,6 +12,9 @@ use alloc::sync::{Arc, Weak};
 
 /// Most such files at one time: each takes kernel heap that programs could ask for without end.
 const MOST_FILES: usize = 16_384;
+
+/// Pages that files give up when there is no memory for a write.
+const EVICTED_PAGES: usize = 256;
 
 /// All of them, by their numbers.
 static FILES: Mutex<Files> = Mutex::new(Files {
@@ -113,7 +117,11 @@ impl Change<'_> {
         while done < from.len() {
             // A page at a time: others want the lock, too.
             let at = offset.saturating_add(done as u64);
-            let written = self.file.contents.lock().write(at, &from[done..]);
+            let try_it = || self.file.contents.lock().write(at, &from[done..]);
+            let written = match try_it() {
+                Err(MapError::NoSpace | MapError::NoMemory) if evict(EVICTED_PAGES) > 0 => try_it(),
+                outcome => outcome,
+            };
             match written {
                 Ok(more) => done += more,
                 Err(error) if done == 0 => return Err(error),
