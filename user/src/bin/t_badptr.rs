@@ -39,7 +39,7 @@ const PATHS: [&str; 12] = [
     "/tmp/a",
     "/tmp/a/b",
     "../tmp/c",
-    "/proc/self/exe",
+    "/proc/self/comm",
     "/proc/self",
     "/dev/null",
     "/boot",
