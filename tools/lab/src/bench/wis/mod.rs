@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::session::{self, Session};
 
 /// Milliseconds of a slice, slices of a run, milliseconds before them, boots.
-const WHOLE: [u32; 4] = [100, 5, 50, 2];
+const WHOLE: [u32; 4] = [80, 5, 40, 2];
 const QUICK: [u32; 4] = [50, 3, 20, 1];
 /// Those that the published machines had least of: one initiator and one target.
 const LEAST_CPUS: u32 = 2;
