@@ -159,8 +159,15 @@ impl Inner {
                 .map(|()| Resolved::Done);
         }
         if let (AreaKind::PrivateFile(shown), true) = (&area.kind, cell.load().is_empty()) {
-            match spare.take_if(|_| access.write) {
-                // A copy at once: there is no translation that anybody would have to forget.
+            // A copy at once: there is no translation that anybody would have to forget.
+            let copies = access.write && spare.is_some();
+            let shows = match copies {
+                true => Ok(()),
+                false => shown.show(&area, cell, addr, spare),
+            };
+            // Also where files have all the memory that they may have: else others' files would keep a program from its own code.
+            let copies = copies || shows == Err(FaultError::NoFileSpace);
+            match spare.take_if(|_| copies) {
                 Some(frame) if shown.copy_to(page_floor(addr), &frame) => {
                     cell.fill(Pte::leaf(Share::of(frame).into_raw(), area.prot));
                 }
@@ -168,7 +175,7 @@ impl Inner {
                     *spare = Some(frame);
                     return Err(FaultError::BeyondFile);
                 }
-                None => shown.show(&area, cell, addr, spare)?,
+                None => shows?,
             }
         }
         let entry = cell.load();
