@@ -30,6 +30,8 @@ const LEAST_CPUS: u32 = 2;
 const KINDS: usize = 2;
 /// Tests of one boot: the host is another one a minute later, so the kernels take turns before.
 const TESTS_A_BOOT: usize = 8;
+/// Two tasks have files of 256 MiB together, which is more than either kernel gives to files of half as much: those that are faster would get SIGBUS first.
+const MEMORY_MIB: u32 = 1024;
 /// What starting and ending a machine, and a run, may take on a slow and busy host.
 const BOOT_ALLOWANCE: Duration = Duration::from_secs(90);
 const RUN_ALLOWANCE_MS: u32 = 1500;
@@ -132,6 +134,7 @@ impl Plan for WisPlan<'_> {
         let machine = |kernel| Machine::Booted {
             qemu: self.session.qemu.clone(),
             kernel,
+            memory_mib: MEMORY_MIB,
             program: ("wis", program.clone()),
             image: None,
             files: Vec::new(),
@@ -184,7 +187,7 @@ impl Plan for WisPlan<'_> {
                 "cpus": self.cpus, "commit": place::commit(), "date": place::timestamp(),
                 "params": {
                     "tests": self.tests, "tasks": self.tasks, "quick": self.wis.quick,
-                    "effort": self.effort(), "host_cores": host_cores(), "busy_cores_of_others": found.others,
+                    "effort": self.effort(), "memory_mib": MEMORY_MIB, "host_cores": host_cores(), "busy_cores_of_others": found.others,
                     "qemu": machine::qemu_version(&self.session.qemu),
                     "linux": self.session.linux.as_deref().and_then(machine::linux_version),
                 },
