@@ -20,6 +20,9 @@ use crate::user_memory::UserBytes;
 /// Bytes that a pipe holds, as on Linux.
 const CAPACITY_BYTES: usize = 64 << 10;
 
+/// So many, or less, are moved by way of the stack: the heap has one lock for all CPUs.
+const SHORT_BYTES: usize = 64;
+
 /// Bytes moved at a time. So many are written whole.
 const PIECE_BYTES: usize = linux::PIPE_BUF as usize;
 
@@ -86,57 +89,56 @@ impl PipeReader {
             return Ok(0);
         }
         // Preemption is off under the lock: no allocation there.
-        let mut piece = piece(to.len)?;
-        loop {
-            match (self.read_now(to, &mut piece)?, nonblocking) {
-                (Some(count), _) => return Ok(count),
-                (None, true) => return Err(Errno::EAGAIN),
-                // Another reader may be quicker.
-                (None, false) => {
-                    let has_changed = || self.look(&mut Vec::new());
-                    self.0.changed.wait_until(None, has_changed)?;
+        with_piece(to.len, |piece| {
+            loop {
+                match (self.read_now(to, piece)?, nonblocking) {
+                    (Some(count), _) => return Ok(count),
+                    (None, true) => return Err(Errno::EAGAIN),
+                    // Another reader may be quicker.
+                    (None, false) => {
+                        let has_changed = || self.look(&mut []);
+                        self.0.changed.wait_until(None, has_changed)?;
+                    }
                 }
             }
-        }
+        })
     }
 
     /// Reads what is there, without another reader in between; `None` when there is nothing yet. What cannot be copied stays
     /// in the pipe.
-    fn read_now(&self, to: UserBytes, piece: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+    fn read_now(&self, to: UserBytes, piece: &mut [u8]) -> Result<Option<usize>, Errno> {
         let _turn = self.0.reading.lock();
         let mut done = 0;
         while done < to.len {
             let rest = to.skip(done);
-            match (self.look(piece), done) {
+            let count = match (self.look(piece), done) {
                 (None, 0) => return Ok(None),
-                (None, _) => break,
-                (Some(()), _) if piece.is_empty() => break,
-                (Some(()), _) => piece.truncate(rest.len),
-            }
-            match rest.copy_from(piece) {
-                Ok(()) => self.take(piece.len()),
+                (None | Some(0), _) => break,
+                (Some(count), _) => count.min(rest.len),
+            };
+            match rest.copy_from(&piece[..count]) {
+                Ok(()) => self.take(count),
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => break,
             }
-            done += piece.len();
+            done += count;
         }
         Ok(Some(done))
     }
 
-    /// Copies the first bytes, as many as `piece` has room for. `None` when there are none yet.
-    fn look(&self, piece: &mut Vec<u8>) -> Option<()> {
-        piece.clear();
+    /// Copies the first bytes, as many as `piece` has room for; how many. `None` when there are none yet.
+    fn look(&self, piece: &mut [u8]) -> Option<usize> {
         let state = self.0.state.lock();
-        let count = state.bytes.len().min(piece.capacity());
+        let count = state.bytes.len().min(piece.len());
         // No loop over bytes.
         let (front, back) = state.bytes.as_slices();
         let (front, back) = match front.get(..count) {
             Some(front) => (front, &back[..0]),
             None => (front, &back[..count - front.len()]),
         };
-        piece.extend_from_slice(front);
-        piece.extend_from_slice(back);
-        (!state.bytes.is_empty() || !state.writer_open).then_some(())
+        piece[..front.len()].copy_from_slice(front);
+        piece[front.len()..count].copy_from_slice(back);
+        (!state.bytes.is_empty() || !state.writer_open).then_some(count)
     }
 
     /// Takes away what [`look`](Self::look) has found.
@@ -164,32 +166,30 @@ impl PipeWriter {
     /// # Errors
     /// EPIPE, and SIGPIPE, when nobody can read it any more; EAGAIN, EFAULT, ENOMEM.
     pub fn write(&self, from: UserBytes, nonblocking: bool) -> Result<usize, Errno> {
-        let mut buffer = piece(from.len)?;
-        buffer.resize(from.len.min(PIECE_BYTES), 0);
         let least = match from.len {
             ..=PIECE_BYTES => from.len,
             _ => 1,
         };
-        copy_in_with(&mut buffer, from, |piece| {
-            self.put(piece, least, nonblocking)
+        with_piece(from.len, |buffer| {
+            copy_in_with(buffer, from, |piece| self.put(piece, least, nonblocking))
         })
     }
 
     /// The same from several places, which have `PIPE_BUF` bytes at most together.
     pub fn write_together(&self, from: &[UserBytes], nonblocking: bool) -> Result<usize, Errno> {
         let len = from.iter().map(|part| part.len).sum();
-        let mut bytes = piece(len)?;
-        bytes.resize(len, 0);
-        let mut rest = &mut *bytes;
-        for part in from {
-            let (there, behind) = rest.split_at_mut(part.len);
-            part.copy_to(there)?;
-            rest = behind;
-        }
-        match len {
-            0 => Ok(0),
-            _ => self.put(&bytes, len, nonblocking),
-        }
+        with_piece(len, |bytes| {
+            let mut rest = &mut *bytes;
+            for part in from {
+                let (there, behind) = rest.split_at_mut(part.len);
+                part.copy_to(there)?;
+                rest = behind;
+            }
+            match len {
+                0 => Ok(0),
+                _ => self.put(bytes, len, nonblocking),
+            }
+        })
     }
 
     /// Writes a part of the piece, and not less than `least` bytes.
@@ -234,12 +234,19 @@ impl PipeWriter {
     }
 }
 
-/// Room for so many bytes, or for as many as are moved at a time.
-fn piece(bytes: usize) -> Result<Vec<u8>, Errno> {
+/// Calls `work` with room for so many bytes, or for as many as are moved at a time.
+fn with_piece<T>(
+    bytes: usize,
+    work: impl FnOnce(&mut [u8]) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    if bytes <= SHORT_BYTES {
+        return work(&mut [0; SHORT_BYTES][..bytes]);
+    }
+    let bytes = bytes.min(PIECE_BYTES);
     let mut piece = Vec::new();
-    let refused = piece.try_reserve_exact(bytes.min(PIECE_BYTES));
-    refused.map_err(|_| Errno::ENOMEM)?;
-    Ok(piece)
+    piece.try_reserve_exact(bytes).map_err(|_| Errno::ENOMEM)?;
+    piece.resize(bytes, 0);
+    work(&mut piece)
 }
 
 impl Drop for PipeReader {

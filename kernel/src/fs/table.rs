@@ -10,8 +10,8 @@ use super::file::OpenFile;
 use super::node::Node;
 use crate::errno::Errno;
 
-/// Most descriptors of one process.
-pub const MAX_FILES: usize = 256;
+/// Most descriptors of one process. A table of so many is no large block of the kernel heap, which could be refused.
+pub const MAX_FILES: usize = 512;
 
 /// Does `execve` close the descriptor?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

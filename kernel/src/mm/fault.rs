@@ -54,6 +54,9 @@ impl MemorySpace {
         } else {
             frames::alloc_zeroed()
         };
+        if self.fill_in_passing(addr, access, &mut spare) {
+            return Ok(());
+        }
         let mut outcome = self.lock().resolve(addr, access, &mut spare);
         if outcome == Err(FaultError::NoMapping) {
             let grown = self.grow_stack(addr);
@@ -68,6 +71,37 @@ impl MemorySpace {
             frames::free(unused);
         }
         outcome.map(|_| ())
+    }
+
+    /// Fills the empty entry of `addr` with `spare`, while nobody has the lock, beside other threads that fault: the most frequent fault, of memory that belongs to
+    /// nobody else, whose tables are there. False where it takes more, or somebody else has filled it; nothing is changed then.
+    ///
+    /// Whoever removes areas or tables has the lock: it comes before, and is seen here, or after, and finds the entry. As under the lock, no flush is due.
+    fn fill_in_passing(&self, addr: usize, access: FaultAccess, spare: &mut Option<Frame>) -> bool {
+        let Some(inner) = self.inner.glance() else {
+            return false;
+        };
+        let is_own = |area: &&Area| {
+            let kind = &area.kind;
+            matches!(kind, AreaKind::Anonymous | AreaKind::Heap | AreaKind::Stack)
+        };
+        let area = inner.areas.find(addr).filter(is_own);
+        let Some(area) = area.filter(|area| check(area, access).is_ok()) else {
+            return false;
+        };
+        let Some(cell) = inner.table.leaf(addr) else {
+            return false;
+        };
+        let Some(frame) = spare.take() else {
+            return false;
+        };
+        let is_filled = cell.fill_if_empty(Pte::leaf(frame.address(), area.prot));
+        match is_filled {
+            // It belongs to the entry.
+            true => drop(Share::of(frame).into_raw()),
+            false => *spare = Some(frame),
+        }
+        is_filled
     }
 
     /// Whether another thread has made the page accessible since a processor faulted on it: then the access need only be repeated. Without the lock, which that
@@ -125,8 +159,15 @@ impl Inner {
                 .map(|()| Resolved::Done);
         }
         if let (AreaKind::PrivateFile(shown), true) = (&area.kind, cell.load().is_empty()) {
-            match spare.take_if(|_| access.write) {
-                // A copy at once: there is no translation that anybody would have to forget.
+            // A copy at once: there is no translation that anybody would have to forget.
+            let copies = access.write && spare.is_some();
+            let shows = match copies {
+                true => Ok(()),
+                false => shown.show(&area, cell, addr, spare),
+            };
+            // Also where files have all the memory that they may have: else others' files would keep a program from its own code.
+            let copies = copies || shows == Err(FaultError::NoFileSpace);
+            match spare.take_if(|_| copies) {
                 Some(frame) if shown.copy_to(page_floor(addr), &frame) => {
                     cell.fill(Pte::leaf(Share::of(frame).into_raw(), area.prot));
                 }
@@ -134,7 +175,7 @@ impl Inner {
                     *spare = Some(frame);
                     return Err(FaultError::BeyondFile);
                 }
-                None => shown.show(&area, cell, addr, spare)?,
+                None => shows?,
             }
         }
         let entry = cell.load();

@@ -133,6 +133,15 @@ impl PteCell {
         Pte(self.0.load(Ordering::Acquire))
     }
 
+    /// Puts `value` into the entry if that is empty; whether it was. While nobody has the lock of the address space, beside others that do the same.
+    pub fn fill_if_empty(&self, value: Pte) -> bool {
+        // ORDERING: publishes the frame as `fill` does.
+        let filled = self
+            .0
+            .compare_exchange(0, value.0, Ordering::Release, Ordering::Relaxed);
+        filled.is_ok()
+    }
+
     /// Puts `value` into an empty entry. Only under the lock of the address space.
     pub fn fill(&self, value: Pte) {
         // ORDERING: publishes the zeroed frame or table before processors can reach it; pairs with

@@ -12,7 +12,7 @@ use super::witness;
 use crate::arch::paging::kernel_root;
 use crate::cpus::Cpus;
 use crate::platform::SHOOTDOWN;
-use crate::sync::{SleepMutex, SleepMutexGuard};
+use crate::sync::{PassedMutex, PassedMutexGuard};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -23,7 +23,8 @@ use shootdown::{AddressSpace, Root};
 ///
 /// Lock order: this lock, then that of shared memory or of a file, then the frame allocator. It is never held over an
 /// access to user memory, and over a ticket's wait only where others must not see the space in between (`fork`,
-/// `cow`, a stack that grows): whoever wants it meanwhile sleeps, and whoever holds it may be preempted.
+/// `cow`, a stack that grows): whoever wants it meanwhile sleeps, and whoever holds it may be preempted. Faults that fill an empty entry
+/// pass it.
 #[derive(Debug)]
 pub struct MemorySpace {
     // Dropped first: if some CPU still has the root loaded, the engine ends the kernel before the page table behind it is freed.
@@ -32,7 +33,7 @@ pub struct MemorySpace {
     pub(super) users: AtomicUsize,
     /// For the files that it maps.
     pub(super) this: Weak<Self>,
-    inner: SleepMutex<Inner>,
+    pub(super) inner: PassedMutex<Inner>,
     /// Submitted under the lock, and not over.
     pub(super) in_flight: InFlight,
     /// Virtual machines that show parts of it.
@@ -70,7 +71,7 @@ impl MemorySpace {
             engine,
             users: AtomicUsize::new(0),
             this: this.clone(),
-            inner: SleepMutex::new(inner),
+            inner: PassedMutex::new(inner),
             in_flight: InFlight::none(),
             machines: Machines::new(),
             barriers: Barriers::none(),
@@ -148,7 +149,7 @@ impl MemorySpace {
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     space: &'a MemorySpace,
-    inner: SleepMutexGuard<'a, Inner>,
+    inner: PassedMutexGuard<'a, Inner>,
     // Dropped last.
     _held: witness::Held,
 }

@@ -5,6 +5,7 @@
 //! | [`Mutex`] | spinning | preemption off | a few hundred instructions, thread context |
 //! | [`IrqMutex`] | spinning | interrupts off | the same, interrupt handlers too |
 //! | [`SleepMutex`] | sleeping | nothing | whatever waits for other CPUs or for memory |
+//! | [`PassedMutex`] | sleeping | nothing | the same, of which most only want a look at what it protects |
 //!
 //! Who spins serves this CPU's shootdown inbox: whoever holds the lock may be waiting for a shootdown that this
 //! CPU has to acknowledge, and with interrupts off only polling gets it through (docs/decisions/calls.md, "Waiting
@@ -18,10 +19,12 @@
 
 mod irq;
 mod list;
+mod passed;
 mod sleep;
 mod spin;
 
 pub use irq::IrqMutex;
 pub use list::{Link, List, Listed};
+pub use passed::{PassedMutex, PassedMutexGuard};
 pub use sleep::{RUNNING, SleepMutex, SleepMutexGuard, Sleeper};
 pub use spin::Mutex;

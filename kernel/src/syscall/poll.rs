@@ -13,15 +13,19 @@ use crate::errno::Errno;
 use crate::fs::MAX_FILES;
 use crate::task::signal::{self, SignalSet};
 use crate::task::{self, Current, Deadline};
-use crate::user_memory::UserPtr;
+use crate::user_memory::{UserBytes, UserPtr};
 
 /// How often a waiting call looks.
 const INTERVAL_NS: u64 = 1_000_000;
+
+/// Entries of `poll` that are read at once, and kept on the stack if there are no more.
+const ENTRIES_AT_ONCE: usize = 16;
 
 /// Told unasked.
 const ALWAYS: u16 = (linux::POLLHUP | linux::POLLERR) as u16;
 
 /// A descriptor, and for what it is to be ready.
+#[derive(Clone, Copy)]
 struct Asked {
     fd: i32,
     events: u16,
@@ -29,6 +33,21 @@ struct Asked {
 }
 
 impl Asked {
+    const NOTHING: Self = Self {
+        fd: -1,
+        events: 0,
+        found: 0,
+    };
+
+    /// By an entry of `poll`'s array: a descriptor, what is asked for, room for what is told.
+    fn of(&[a, b, c, d, e, f, ..]: &[u8; size_of::<pollfd>()]) -> Self {
+        Self {
+            fd: i32::from_ne_bytes([a, b, c, d]),
+            events: u16::from_ne_bytes([e, f]) | ALWAYS,
+            found: 0,
+        }
+    }
+
     fn look(&mut self, me: &Current) -> bool {
         self.found = match self.fd {
             ..0 => 0,
@@ -101,21 +120,39 @@ fn poll_until(me: &Current, a: &Args, deadline: Option<Deadline>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let array: UserPtr<pollfd> = a.ptr(0);
-    let asked = (0..count).map(|at| {
-        array.element(at).read().map(|entry| Asked {
-            fd: entry.fd,
-            events: entry.events as u16 | ALWAYS,
-            found: 0,
-        })
-    });
-    let mut asked: Vec<Asked> = asked.collect::<Result<_, _>>()?;
-    let ready = wait(me, &mut asked, deadline)?;
+    // Few are kept on the stack: the heap has one lock for all CPUs.
+    let (mut few, mut many) = ([Asked::NOTHING; ENTRIES_AT_ONCE], Vec::new());
+    let asked = match few.get_mut(..count) {
+        Some(few) => few,
+        None => {
+            many.resize(count, Asked::NOTHING);
+            &mut many[..]
+        }
+    };
+    read_entries(array, asked)?;
+    let ready = wait(me, asked, deadline)?;
     for (at, it) in asked.iter().enumerate() {
         // Behind the descriptor and what was asked for.
         let revents = array.element(at).address().wrapping_add(6);
         UserPtr::<u16>::new(revents).write(it.found)?;
     }
     Ok(ready)
+}
+
+/// Reads what is asked for, many at a time: to open user memory takes longer than to read an entry of it.
+fn read_entries(array: UserPtr<pollfd>, asked: &mut [Asked]) -> Result<(), Errno> {
+    let mut bytes = [0; ENTRIES_AT_ONCE * size_of::<pollfd>()];
+    for (at, asked) in asked.chunks_mut(ENTRIES_AT_ONCE).enumerate() {
+        let there = array.element(at * ENTRIES_AT_ONCE).address();
+        let bytes = &mut bytes[..asked.len() * size_of::<pollfd>()];
+        UserBytes::new(there, bytes.len())?.copy_to(bytes)?;
+        let entries = bytes.as_chunks().0.iter().map(Asked::of);
+        asked
+            .iter_mut()
+            .zip(entries)
+            .for_each(|(it, entry)| *it = entry);
+    }
+    Ok(())
 }
 
 pub(super) fn select(me: &Current, a: &Args) -> Outcome {

@@ -45,6 +45,15 @@ pub fn current_space() -> Option<Arc<MemorySpace>> {
     try_current()?.with_context(|context| context.space.as_ref().map(|used| used.space().clone()))
 }
 
+/// Runs `work`, which leaves the thread in its address space, with that; `None` where there is none. Nothing is counted: threads of a process would write to the
+/// same line for each page fault.
+pub fn with_current_space<T>(work: impl FnOnce(&MemorySpace) -> T) -> Option<T> {
+    let space = try_current()?
+        .with_context(|context| context.space.as_ref().map(|used| Arc::as_ptr(used.space())))?;
+    // SAFETY: the thread's context has a reference, which only the thread itself gives up, and it does `work` meanwhile.
+    Some(work(unsafe { &*space }))
+}
+
 /// The running thread, for locks that it waits for.
 pub fn current_sleeper() -> Arc<dyn Sleeper> {
     current().to_arc()

@@ -54,7 +54,9 @@ mod wake_budget;
 pub use child::{WaitFor, WaitOptions, wait_child};
 pub use clone::{CloneRequest, clone_process, clone_thread, fork, vfork};
 pub use cpu::Mode;
-pub use current::{Current, current, current_sleeper, current_space, in_space_of};
+pub use current::{
+    Current, current, current_sleeper, current_space, in_space_of, with_current_space,
+};
 pub use exec::exec;
 pub use exit::{end_machine_with, exit_process, exit_thread};
 pub use group::{members, set_group, start_session};

@@ -6,7 +6,7 @@ use crate::arch::spurious::Fault;
 use crate::arch::trap::{TrapFrame, vectors};
 use crate::arch::{cpu, extable, paging, percpu, tlb};
 use crate::irq::{self, IrqState};
-use crate::mm::{FaultAccess, FaultError};
+use crate::mm::{FaultAccess, FaultError, MemorySpace};
 use crate::panic;
 use crate::task::{self, UserException};
 
@@ -97,13 +97,15 @@ fn resolve(address: usize, access: FaultAccess) -> Result<(), FaultError> {
     if task::refresh_windows() {
         return Ok(());
     }
-    let space = task::current_space().ok_or(FaultError::NoProcess)?;
-    if space.is_granted(address, access) {
-        return Ok(());
-    }
-    space.fault(address, access)?;
-    task::current().count_fault();
-    Ok(())
+    let resolve = |space: &MemorySpace| {
+        if space.is_granted(address, access) {
+            return Ok(());
+        }
+        space.fault(address, access)?;
+        task::current().count_fault();
+        Ok(())
+    };
+    task::with_current_space(resolve).unwrap_or(Err(FaultError::NoProcess))
 }
 
 /// The exception's name for the task layer. Only for frames from ring 3, not for #PF.

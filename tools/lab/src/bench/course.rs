@@ -6,8 +6,8 @@ use super::machine::{Heard, Machine};
 use super::plan::{Found, Plan};
 use super::report::Summary;
 use super::row::Row;
-use super::{contest, cores, guests, program, report, sim, trace};
-use crate::cli::{Bench, ContestMachine, MachineKind};
+use super::{contest, cores, guests, program, report, sim, trace, wis};
+use crate::cli::{Bench, ContestMachine, MachineKind, OwnBench};
 use crate::failure::Outcome;
 use crate::host::Usage;
 use crate::progress::Progress;
@@ -23,10 +23,13 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
         return Ok(());
     }
     report::probe(bench.result(), "--json")?;
+    if let Some(OwnBench::Wis(wis)) = &bench.own {
+        return carry_out(&wis::WisPlan::open(wis)?, started, |_| None, bench);
+    }
     if sim::is_meant(bench)? {
         return sim::command(bench, summary);
     }
-    let plan: Box<dyn Plan> = match &bench.calls {
+    let plan: Box<dyn Plan> = match bench.calls() {
         Some(calls) if calls.calls.machine == Some(ContestMachine::Cores) => {
             Box::new(cores::CoresPlan::contest(calls)?)
         }
@@ -37,10 +40,15 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
         None if bench.workload.in_guests.is_some() => Box::new(guests::GuestPlan::open(bench)?),
         None => Box::new(program::ProgramPlan::open(bench)?),
     };
+    carry_out(&*plan, started, summary, bench)
+}
+
+/// Starts the machines of a settled bench, and finishes it.
+fn carry_out(plan: &dyn Plan, started: Instant, summary: Summary, bench: &Bench) -> Outcome<()> {
     let mut progress = Progress::new();
     let machines = plan.machines(&mut progress)?;
     let usage = Usage::now();
-    let mut found = measure(&*plan, &machines, progress)?;
+    let mut found = measure(plan, &machines, progress)?;
     found.others = usage.and_then(|usage| usage.others_since());
     found.seconds = started.elapsed().as_secs_f64();
     report::finish(&plan.view(found), summary, bench)

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::row::Row;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::image::Image;
-use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel, MEMORY_MIB};
+use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel};
 use crate::progress::Progress;
 use crate::protocol::{self, Message, Object};
 
@@ -22,6 +22,8 @@ pub enum Machine {
         qemu: PathBuf,
         /// The kernel.
         kernel: Kernel,
+        /// Its memory, in mebibytes.
+        memory_mib: u32,
         /// The program's name and image.
         program: (&'static str, Vec<u8>),
         /// The image of packages beside which it stands.
@@ -74,6 +76,7 @@ impl Machine {
             Self::Booted {
                 qemu,
                 kernel,
+                memory_mib,
                 program: (name, program),
                 image,
                 files,
@@ -81,9 +84,7 @@ impl Machine {
                 let boot = Boot {
                     emulator: Emulator::Qemu(qemu, start.accel),
                     cpus: start.cpus,
-                    memory_mib: image
-                        .as_ref()
-                        .map_or(MEMORY_MIB, |image| image.memory_mib()),
+                    memory_mib: *memory_mib,
                     kernel,
                     options: &start.options,
                     image: image.as_ref().map(|image| image.tree()),

@@ -4,6 +4,7 @@
 //! * [`course`]: the course of one bench, [`plan`]: what it carries out; [`machine`]: where CPUs are real, how it starts and what it says;
 //! * [`guests`]: a bench in guests of the reference kernel;
 //! * [`program`], [`contest`]: what the two kinds of workloads make of the command line, and of rows of such machines;
+//! * [`wis`]: others' tests, built from their sources;
 //! * [`cores`]: on real cores of this host;
 //! * [`sim`]: on the simulated machine; [`trace`]: one iteration there;
 //! * [`row`], [`columns`]: rows of any machine; how they are shown;
@@ -23,6 +24,7 @@ pub mod report;
 mod row;
 mod sim;
 mod trace;
+mod wis;
 mod workload;
 mod workloads;
 

@@ -73,7 +73,7 @@ fn plan(bench: &Bench) -> Box<dyn Plan + '_> {
         linux: Some("/nonexistent/linux".into()),
         flavour: crate::cargo::Flavour::Plain,
     };
-    match &bench.calls {
+    match bench.calls() {
         Some(calls) => Box::new(ContestPlan::new(calls).unwrap()),
         None => Box::new(ProgramPlan::new(bench, session).unwrap()),
     }
@@ -90,7 +90,7 @@ fn changed(path: &Path) -> Option<String> {
         mut result,
         ..
     } = replay(&*plan(&bench), &boots(&recording));
-    if bench.calls.is_some() {
+    if bench.calls().is_some() {
         // The recordings know no threads.
         tables = tables
             .replace("tcg,thread=single", "tcg")

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
-use super::{ContestMachine, Emulator, MachineKind};
+use super::{ContestMachine, Emulator, MachineKind, Wis};
 use crate::bench::{CONTESTS, Contest, PROGRAMS, Program};
 use crate::machine::AccelChoice;
 
@@ -27,9 +27,9 @@ fn program() -> impl TypedValueParser<Value = &'static Program> {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
-    /// Cross-CPU calls have options of their own
+    /// Cross-CPU calls and others' benches have options of their own
     #[command(subcommand)]
-    pub calls: Option<CallsBench>,
+    pub own: Option<OwnBench>,
     /// What to measure
     #[arg(value_parser = program(), default_value = PROGRAMS[0].name)]
     pub workload: &'static Program,
@@ -108,14 +108,12 @@ impl Bench {
 
     /// Whether the simulated machine's figures are shown.
     pub fn shows_figures(&self) -> bool {
-        self.calls
-            .as_ref()
-            .map_or(self.figures, |it| it.calls.figures)
+        self.calls().map_or(self.figures, |it| it.calls.figures)
     }
 
     /// Whether all tables are shown; those of lines are among them.
     pub fn shows_tables(&self) -> bool {
-        match &self.calls {
+        match self.calls() {
             None => self.tables,
             Some(CallsBench { calls, .. }) => calls.tables || calls.lines,
         }
@@ -123,9 +121,34 @@ impl Bench {
 
     /// Where the result is written, besides where it is kept.
     pub fn result(&self) -> Option<&Path> {
-        let json = self.calls.as_ref().map_or(&self.json, |it| &it.calls.json);
+        let json = match &self.own {
+            None => &self.json,
+            Some(OwnBench::Calls(it)) => &it.calls.json,
+            Some(OwnBench::Wis(wis)) => &wis.json,
+        };
         json.as_deref()
     }
+
+    /// The contest of calls, if it is one.
+    pub fn calls(&self) -> Option<&CallsBench> {
+        match &self.own {
+            Some(OwnBench::Calls(calls)) => Some(calls),
+            _ => None,
+        }
+    }
+}
+
+/// A bench with options of its own.
+#[derive(Debug, Subcommand)]
+pub enum OwnBench {
+    /// A contest of calls.
+    #[command(flatten)]
+    Calls(CallsBench),
+    /// Run will-it-scale's tests on both kernels, built from the sources that you have
+    #[command(
+        after_help = "Example: ./lab bench wis --source ../will-it-scale --tests page_fault1,context_switch1"
+    )]
+    Wis(Wis),
 }
 
 /// A contest of cross-CPU calls: each is a command of bench.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod sim;
+mod wis;
 
 use std::path::PathBuf;
 
@@ -10,8 +11,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::machine::AccelChoice;
 use crate::mutants::Effort;
 
-pub use bench::{Bench, Calls, CallsBench};
+pub use bench::{Bench, Calls, CallsBench, OwnBench};
 pub use sim::{Sim, SimFuzz, SimReplay, Stories, Torture};
+pub use wis::Wis;
 
 /// How many virtual CPUs the reference kernel supports.
 pub const MAX_CPUS: i64 = 64;

@@ -19,7 +19,7 @@ use super::row::Row;
 use super::workload::Contest;
 use crate::cli::{Calls, CallsBench, ContestMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
-use crate::machine::host_cores;
+use crate::machine::{MEMORY_MIB, host_cores};
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::{cargo, place};
@@ -94,6 +94,7 @@ impl Plan for ContestPlan<'_> {
         Ok(vec![Machine::Booted {
             kernel: session.kernel(MachineKind::Qemu)?,
             qemu: session.qemu,
+            memory_mib: MEMORY_MIB,
             // Nothing runs in ring 3.
             program: ("none", Vec::new()),
             image: None,

@@ -142,7 +142,7 @@ mod tests {
 
     fn groups(words: &str) -> Outcome<Vec<Group>> {
         let bench = bench(&format!("selected --machine hosted {words}"));
-        let bench = bench.calls.expect("a contest");
+        let bench = bench.calls().expect("a contest");
         Group::all(bench.contest, &bench.calls)
     }
 

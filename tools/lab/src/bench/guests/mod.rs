@@ -19,7 +19,7 @@ use super::row::{Row, fill_ratios, stale};
 use super::workload::InGuests;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{self, Accel, Kernel, Nested, VMM, host_cores};
+use crate::machine::{self, Accel, Kernel, MEMORY_MIB, Nested, VMM, host_cores};
 use crate::progress::Progress;
 use crate::session::{self, Session};
 use rows::{MARK, RATIOS, TELLINGS, mark};
@@ -194,6 +194,7 @@ impl Plan for GuestPlan<'_> {
                     MachineKind::Qemu => kernel.clone(),
                     _ => self.session.kernel(host)?,
                 },
+                memory_mib: MEMORY_MIB,
                 program: (VMM, image.to_vec()),
                 image: None,
                 files: files.clone(),

@@ -23,7 +23,7 @@ use super::workload::Program;
 use crate::cli::MachineKind;
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::machine::{self, host_cores};
+use crate::machine::{self, MEMORY_MIB, host_cores};
 use crate::progress::Progress;
 use crate::protocol::Object;
 use crate::{place, session};
@@ -48,6 +48,9 @@ impl Plan for ProgramPlan<'_> {
         let machine = |kernel| Machine::Booted {
             qemu: self.session.qemu.clone(),
             kernel,
+            memory_mib: image
+                .as_ref()
+                .map_or(MEMORY_MIB, |image| image.memory_mib()),
             program: (name, program.to_vec()),
             image: image.clone(),
             files: Vec::new(),

@@ -19,7 +19,7 @@ use crate::{place, session};
 /// # Errors
 /// It was named together with others.
 pub fn is_meant(bench: &Bench) -> Outcome<bool> {
-    if let Some(CallsBench { calls, .. }) = &bench.calls {
+    if let Some(CallsBench { calls, .. }) = bench.calls() {
         return Ok(matches!(calls.machine, None | Some(ContestMachine::Sim)));
     }
     let is_named = bench.machine.contains(&MachineKind::Sim);
@@ -53,7 +53,7 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
 /// # Errors
 /// The options make no sense (exit code 2); an access was stale.
 pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
-    let (name, cpus, setups, findings, closing) = match &bench.calls {
+    let (name, cpus, setups, findings, closing) = match bench.calls() {
         None => program(bench)?,
         Some(calls) => contest(calls)?,
     };
