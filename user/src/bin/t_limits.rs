@@ -1,6 +1,9 @@
 //! Limits and rights of a process, waiting for many files, memory that is to be there, and memory of others.
 
-#![allow(clippy::unnecessary_cast, reason = "numbers of limits have another type with musl")]
+#![allow(
+    clippy::unnecessary_cast,
+    reason = "numbers of limits have another type with musl"
+)]
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
