@@ -41,7 +41,7 @@ const PATHS: [&str; 12] = [
     "../tmp/c",
     "/proc/self/comm",
     "/proc/self",
-    "/dev/null",
+    "/dev/zero",
     "/boot",
     "/tmp/",
 ];

@@ -13,6 +13,8 @@ use crate::machine::Finished;
 
 /// What runs programs of an image.
 const START: &str = "start";
+/// Memory beyond what an image needs.
+const MORE_MIB: u32 = 1024;
 /// Ten times what the longest takes on an idle host.
 const DEADLINE: Duration = Duration::from_secs(600);
 
@@ -159,7 +161,8 @@ fn boot(
     let files: Vec<_> = file.into_iter().collect();
     let mut start = Start::on(cpus);
     start.arguments = &arguments;
-    start.memory_mib = image.memory_mib();
+    // More than `brk` takes in its seconds: who is short of memory in a handler's frame dies of what another has taken.
+    start.memory_mib = image.memory_mib() + MORE_MIB;
     start.image = Some(image.tree());
     start.files = &files;
     start.deadline = DEADLINE;
