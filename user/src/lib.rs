@@ -54,6 +54,7 @@ pub mod signals;
 pub mod summary;
 pub mod survey;
 pub mod sysbench;
+pub mod timespec;
 pub mod torture;
 pub mod vmm;
 pub mod wanderer;

@@ -5,6 +5,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::timespec::{in_ns, timespec};
+
 /// The calling thread, where a thread is named.
 pub const SELF: libc::pid_t = 0;
 
@@ -21,7 +23,7 @@ impl Moment {
         // SAFETY: `time` is a valid timespec to fill; every kernel has this clock.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
         Self {
-            ns: time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64,
+            ns: in_ns(time).cast_unsigned(),
         }
     }
 
@@ -108,22 +110,13 @@ pub fn thread_id() -> libc::pid_t {
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-const NS_PER_S: u64 = 1_000_000_000;
-
 fn no_parameters() -> libc::sched_param {
     // SAFETY: the structure is made of integers, for which zero is a valid value; how many there are depends on the library.
     unsafe { std::mem::zeroed() }
 }
 
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ns / NS_PER_S) as _,
-        tv_nsec: (ns % NS_PER_S) as _,
-    }
-}
-
 fn sleep(flags: i32, ns: u64) -> io::Result<()> {
-    let (clock, time) = (libc::CLOCK_MONOTONIC, timespec(ns));
+    let (clock, time) = (libc::CLOCK_MONOTONIC, timespec(ns.cast_signed()));
     let rest = std::ptr::null_mut::<libc::timespec>();
     // SAFETY: `time` is a valid timespec, and nobody asks for the rest.
     let result = unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, &time, rest) };

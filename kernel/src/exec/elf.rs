@@ -247,7 +247,7 @@ fn path_of(file: &MemoryFile, header: &ProgramHeader) -> Result<String, ExecErro
 }
 
 /// So many bytes of the file.
-pub fn bytes_of(file: &MemoryFile, offset: usize, len: usize) -> Result<Vec<u8>, ExecError> {
+fn bytes_of(file: &MemoryFile, offset: usize, len: usize) -> Result<Vec<u8>, ExecError> {
     let mut bytes = alloc::vec![0; len];
     let mut done = 0;
     while done < len {

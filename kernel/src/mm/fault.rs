@@ -13,9 +13,6 @@ use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
 use crate::platform::SHOOTDOWN;
 
-/// Pages that files give up when there is no memory for a fault.
-const EVICTED_PAGES: usize = 256;
-
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolved {
@@ -37,7 +34,7 @@ impl MemorySpace {
             outcome,
             Err(FaultError::OutOfMemory | FaultError::NoFileSpace)
         );
-        match is_short && file::evict(EVICTED_PAGES) > 0 {
+        match is_short && file::make_room() {
             true => self.try_fault(addr, access),
             false => outcome,
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use shootdown_user::checks::{self, errno};
 use shootdown_user::child::{Child, End, sleep_for_ever};
+use shootdown_user::timespec::{in_ns, timespec};
 use shootdown_user::{machine, realtime, signals};
 
 /// What a program started with these arguments does instead of the tests.
@@ -53,17 +54,6 @@ fn until_hits(count: i32) {
         thread::sleep(Duration::from_micros(300));
         assert!(start.elapsed() < Duration::from_secs(20), "no signal came");
     }
-}
-
-fn timespec(ns: i64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: ns / 1_000_000_000,
-        tv_nsec: ns % 1_000_000_000,
-    }
-}
-
-fn in_ns(time: libc::timespec) -> i64 {
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// First, then again and again; what it was.

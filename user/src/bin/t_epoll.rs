@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use shootdown_user::checks::{self, expect};
 use shootdown_user::child::{Child, End};
 use shootdown_user::machine;
+use shootdown_user::timespec::{in_ns, timespec};
 
 const MS: i64 = 1_000_000;
 
@@ -23,17 +24,6 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
 fn new_timer(clock: i32, flags: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers.
     owned(unsafe { libc::timerfd_create(clock, flags) })
-}
-
-fn timespec(ns: i64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: ns / 1_000_000_000,
-        tv_nsec: ns % 1_000_000_000,
-    }
-}
-
-fn in_ns(time: libc::timespec) -> i64 {
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// What it was: until it is due, and the period.

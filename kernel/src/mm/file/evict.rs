@@ -17,6 +17,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// The number of the file to begin with: the one behind that at which the last one ended.
 static HAND: AtomicU64 = AtomicU64::new(0);
 
+/// Pages that are given up for one that finds no memory.
+const AT_ONCE: usize = 256;
+
+/// Gives some pages of files up, for a caller that has found no memory; whether there were any. As [`evict`].
+pub fn make_room() -> bool {
+    evict(AT_ONCE) > 0
+}
+
 /// Gives up at least so many pages of files, if there are any to give up; how many. Waits for other CPUs; no lock is held.
 pub fn evict(wanted: usize) -> usize {
     let mut given = 0;

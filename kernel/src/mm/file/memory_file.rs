@@ -1,7 +1,7 @@
 //! [`MemoryFile`]: a file whose bytes are in memory.
 
 use super::contents::{Contents, Copy};
-use super::evict::evict;
+use super::evict::make_room;
 use super::lanes::Lanes;
 use super::mappers::Mappers;
 use crate::mm::error::MapError;
@@ -12,9 +12,6 @@ use alloc::sync::{Arc, Weak};
 
 /// Most such files at one time: each takes kernel heap that programs could ask for without end.
 const MOST_FILES: usize = 16_384;
-
-/// Pages that files give up when there is no memory for a write.
-const EVICTED_PAGES: usize = 256;
 
 /// All of them, by their numbers.
 static FILES: Mutex<Files> = Mutex::new(Files {
@@ -119,7 +116,7 @@ impl Change<'_> {
             let at = offset.saturating_add(done as u64);
             let try_it = || self.file.contents.lock().write(at, &from[done..]);
             let written = match try_it() {
-                Err(MapError::NoSpace | MapError::NoMemory) if evict(EVICTED_PAGES) > 0 => try_it(),
+                Err(MapError::NoSpace | MapError::NoMemory) if make_room() => try_it(),
                 outcome => outcome,
             };
             match written {

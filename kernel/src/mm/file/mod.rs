@@ -39,7 +39,7 @@ mod sync;
 pub use area::FileArea;
 pub use contents::Copy;
 pub use counters::counters;
-pub use evict::evict;
+pub use evict::{evict, make_room};
 pub use memory_file::MemoryFile;
 #[cfg(not(target_os = "none"))]
 pub use pages::MAX_BYTES;

@@ -86,17 +86,15 @@ impl SigInfo {
 
     /// Tells a parent that its child has stopped or goes on.
     pub fn from_job(pid: u32, news: JobNews) -> Self {
-        let (code, status) = news.as_code_and_status();
-        Self {
-            signal: Signal::CHLD,
-            code: code as i32,
-            origin: Origin::Child { pid, status },
-        }
+        Self::about_child(pid, news.as_code_and_status())
     }
 
     /// Tells a parent that its child has ended, and how.
     pub fn from_child(pid: u32, how: ExitStatus) -> Self {
-        let (code, status) = how.as_code_and_status();
+        Self::about_child(pid, how.as_code_and_status())
+    }
+
+    fn about_child(pid: u32, (code, status): (u32, u32)) -> Self {
         Self {
             signal: Signal::CHLD,
             code: code as i32,

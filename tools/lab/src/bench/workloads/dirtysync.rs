@@ -16,15 +16,7 @@ pub const PROGRAM: Program = Program {
     },
     columns: &CALL,
     needs: Some("call_median_ns"),
-    counters: &[
-        ("syncs", "file_syncs"),
-        ("flushes", "file_flushes"),
-        ("pages", "file_pages_stored"),
-        ("acks before flush", "early_acks"),
-        ("flushed here first", "flushes_overlapped"),
-        ("full flushes", "full_flushes"),
-        ("pages dropped", "pages_flushed"),
-    ],
+    counters: SYNCS,
     linux_note: Some(
         "on Linux the file is on ext4 on a disk in memory: its fdatasync goes through a file system and a block device, ours through neither",
     ),
@@ -34,3 +26,14 @@ pub const PROGRAM: Program = Program {
     )),
     ..Program::PLAIN
 };
+
+/// How syncs of files work: heading, and counter.
+pub const SYNCS: &[(&str, &str)] = &[
+    ("syncs", "file_syncs"),
+    ("flushes", "file_flushes"),
+    ("pages", "file_pages_stored"),
+    ("acks before flush", "early_acks"),
+    ("flushed here first", "flushes_overlapped"),
+    ("full flushes", "full_flushes"),
+    ("pages dropped", "pages_flushed"),
+];

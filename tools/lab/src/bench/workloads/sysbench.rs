@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use shootdown::Policy;
 use shootdown_sim::workload::{FileWrites, FilesWritten, PUBLISHED_FILE_WRITES};
 
+use super::dirtysync::SYNCS;
 use crate::bench::columns::{Column, Format};
 use crate::bench::program::{Axes, Merge, Metric};
 use crate::bench::row::{Row, median};
@@ -34,15 +35,7 @@ pub const PROGRAM: Program = Program {
     columns: &COLUMNS,
     metrics: &[ELAPSED],
     notes,
-    counters: &[
-        ("syncs", "file_syncs"),
-        ("flushes", "file_flushes"),
-        ("pages", "file_pages_stored"),
-        ("acks before flush", "early_acks"),
-        ("flushed here first", "flushes_overlapped"),
-        ("full flushes", "full_flushes"),
-        ("pages dropped", "pages_flushed"),
-    ],
+    counters: SYNCS,
     linux_note: Some(
         "on Linux the files are on ext4 on a disk in memory: its msync goes through a file system and a block device, ours through neither",
     ),
