@@ -20,6 +20,7 @@ pub struct Config {
     pub(crate) has_walks: bool,
     pub(crate) has_secondary: bool,
     pub(crate) has_reclaim: bool,
+    pub(crate) has_reach: bool,
     pub(crate) has_rendezvous: bool,
     pub(crate) has_deaths: bool,
     pub(crate) has_quiet: bool,
@@ -35,6 +36,7 @@ impl Config {
         has_walks: false,
         has_secondary: false,
         has_reclaim: false,
+        has_reach: false,
         has_rendezvous: false,
         has_deaths: false,
         has_quiet: false,
@@ -49,6 +51,7 @@ impl Config {
         has_walks: true,
         has_secondary: true,
         has_reclaim: true,
+        has_reach: true,
         has_rendezvous: true,
         has_deaths: false,
         has_quiet: false,
@@ -101,6 +104,13 @@ impl Config {
     #[must_use]
     pub const fn with_reclaim(mut self, on: bool) -> Self {
         self.has_reclaim = on;
+        self
+    }
+
+    /// Whether spaces may be [tracked](crate::reach::Reach::track), so that flushes ask those CPUs only that can have translations of what has changed.
+    #[must_use]
+    pub const fn with_reach(mut self, on: bool) -> Self {
+        self.has_reach = on;
         self
     }
 

@@ -46,6 +46,11 @@ handle! {
 }
 
 handle! {
+    /// Which CPUs can have translations of which part of a space: [`UserMemory::reach`].
+    Reach
+}
+
+handle! {
     /// What else keeps translations, and is told of flushes: [`Shootdown::secondary_tlbs`].
     SecondaryTlbs
 }

@@ -159,6 +159,12 @@ pub mod remote {
     pub use crate::tlb::{FlushRequest, GlobalTags, RemoteTargets, TagSet, TlbGen};
 }
 
+/// Flushes that ask those CPUs only that can have translations of what has changed, where threads of a process use memory of their own.
+pub mod reach {
+    pub use crate::handle::Reach;
+    pub use crate::tlb::{ReachRoot, Region};
+}
+
 /// One flush for pages of many spaces, as the reclaim of memory needs it; and a flush that another task waits for.
 pub mod reclaim {
     pub use crate::tlb::{PendingFlush, Reclaim};

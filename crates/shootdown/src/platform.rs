@@ -167,6 +167,25 @@ pub unsafe trait Platform: Sync {
         let _ = (shared, private, range);
     }
 
+    /// In which [region](crate::reach::Region) of a space `address` is: the number of its entry on the lowest private level, counted from the lowest address. Addresses in
+    /// order are in regions in order. An answer beyond the space's regions means the last.
+    #[inline]
+    fn region_of(&self, address: usize) -> usize {
+        let _ = address;
+        0
+    }
+
+    /// Clears those entries of the private root `private` that translate `range`, which is in one [region](crate::reach::Region). Called as
+    /// [`copy_shared_top`](Self::copy_shared_top), which for such a root copies only what is in the range, behind a full barrier (x86: and an LFENCE, for walks are ordered
+    /// by that and not by the barrier).
+    ///
+    /// # Safety
+    /// 1. `private` is the value of a [`Root`](crate::Root) whose table is in place, that of a [`ReachRoot`](crate::reach::ReachRoot) of this CPU. The engine calls this.
+    unsafe fn clear_top(&self, private: u64, range: FlushRange) {
+        let _ = (private, range);
+        unimplemented!("CONFIG has with_reach, but the platform no clear_top");
+    }
+
     /// Whether each space has a second root for user mode, under a second tag that belongs to the first
     /// (page-table isolation). Then the host asks [`enter_user`](crate::user_memory::UserMemory::enter_user) each time before it
     /// loads one.

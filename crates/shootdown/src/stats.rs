@@ -147,6 +147,10 @@ counters! {
     /// Times this CPU took over the shared top-level entries as a flush came
     /// ([`Platform::copy_shared_top`]).
     tops_copied,
+    /// Regions of [tracked](crate::reach::Reach::track) spaces that this CPU has taken.
+    regions_taken,
+    /// Regions that it has given up.
+    regions_given_up,
     /// CPUs that a flush of this CPU left alone because they were elsewhere, although in the set for their windows' sake.
     absent_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.

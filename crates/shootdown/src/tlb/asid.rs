@@ -241,6 +241,12 @@ impl<'a> Slots<'a> {
         }
     }
 
+    /// The same of all tags that `space` had last.
+    pub(crate) fn forget_name(self, space: SpaceId) {
+        let has_it = |slot: &&AsidSlot| slot.space() == space;
+        self.all.iter().filter(has_it).for_each(AsidSlot::void);
+    }
+
     fn slot(self, asid: Asid) -> Option<&'a AsidSlot> {
         asid.slot().and_then(|index| self.all.get(index))
     }

@@ -67,7 +67,12 @@ impl<P: Platform> Shootdown<P> {
                 FreedTables::Yes => ranges = FlushRanges::WHOLE,
             }
         }
-        let request = self.count_change(scope, ranges.requested(freed));
+        let request = match scope {
+            FlushScope::Space(space) if P::CONFIG.has_reach && space.tracking().counts() => {
+                self.count_tracked(space, ranges, freed)
+            }
+            _ => self.count_change(scope, ranges.requested(freed)),
+        };
         let losses = self.losses(|cpu| self.may_use(cpu, scope));
         let notice = self.begin_notice(scope, &request, Notice::nothing::<P>());
         let ticket = match scope {

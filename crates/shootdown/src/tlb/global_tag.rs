@@ -169,6 +169,7 @@ impl<P: Platform> Shootdown<P> {
         // A resident has said so before its barrier (I2), and may have a private root loaded.
         if !self.is_settled(tag, space)
             || space.has_residents()
+            || P::CONFIG.has_reach && space.is_tracked()
             || !self.platform.flush_everywhere(tag.asid, request)
         {
             return false;
@@ -208,7 +209,13 @@ impl<P: Platform> Shootdown<P> {
     pub(super) fn consider_tag(&self, here: Here<'_, P>, space: &AddressSpace<P::Cpus>) {
         let tags = self.platform.global_tags();
         let from = usize::from(self.policy().global_tags_from());
-        if from == 0 || here.targets.len() < from || tags.is_none() || space.has_residents() {
+        let is_tracked = P::CONFIG.has_reach && space.is_tracked();
+        if from == 0
+            || here.targets.len() < from
+            || tags.is_none()
+            || space.has_residents()
+            || is_tracked
+        {
             return;
         }
         let set = &tags.sets[tags.index(space.id())];

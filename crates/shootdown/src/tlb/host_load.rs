@@ -13,7 +13,7 @@ use crate::handle::HostRoots;
 use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
 use crate::tlb::switch::not_online;
-use crate::tlb::{AddressSpace, Asid, Attention, KernelRoot, SpaceId, TlbGen};
+use crate::tlb::{AddressSpace, Asid, Attention, KernelRoot, SpaceId, SpaceRoot, TlbGen};
 use crate::trace::TraceEvent;
 
 impl<P: Platform> HostRoots<'_, P> {
@@ -54,7 +54,9 @@ impl<P: Platform> HostRoots<'_, P> {
         }
         let next_has_windows = P::HAS_WINDOWS && next.is_some_and(AddressSpace::has_residents);
         assert!(
-            !next_has_windows && !Shootdown::is_resident_somewhere(state),
+            !next_has_windows
+                && !Shootdown::is_resident_somewhere(state)
+                && !engine.has_private_loaded(state),
             "the host loads a root itself, but {:?} or what {me} has loaded has windows: use switch_to or switch_away",
             name(next)
         );
@@ -67,6 +69,14 @@ impl<P: Platform> HostRoots<'_, P> {
             next.cpu_set().insert(me, Ordering::Relaxed);
             // ORDERING: as in `join` (I2). The load, which drops everything, follows (I3).
             fence(Ordering::SeqCst);
+            if P::CONFIG.has_reach && next.is_tracked() {
+                let wanted = SpaceRoot {
+                    space: next,
+                    windows: None,
+                    reach: None,
+                };
+                engine.join_others(here, &wanted);
+            }
             generation = next.generation();
         }
         // From here to `end_switch` no translation of `next` here is older than this generation.

@@ -8,8 +8,8 @@ use crate::guard::no_unwind;
 use crate::memory::{CpuMemory, Here};
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{
-    AddressSpace, Asid, FlushRange, FreedTables, KernelRoot, Slots, SpaceId, SpaceRoot, TagEntries,
-    TlbGen,
+    AddressSpace, Asid, FlushRange, FreedTables, KernelRoot, ReachRoot, Slots, SpaceId, SpaceRoot,
+    TagEntries, TlbGen,
 };
 use crate::trace::TraceEvent;
 
@@ -21,13 +21,18 @@ impl<P: Platform> Shootdown<P> {
         space: &AddressSpace<P::Cpus>,
         generation: TlbGen,
     ) {
+        let is_tracked = P::CONFIG.has_reach && space.is_tracked();
         let known = state.tlb.generation();
-        if known == generation {
+        if known == generation && !(is_tracked && self.has_missed(state, space)) {
             return;
         }
         let has_global_tag = self.tag_of_loaded(state, space.id()) == Some(state.tlb.asid());
-        if !has_global_tag || !space.tag_run().covers(known, generation) {
-            self.drop_loaded::<WINDOWS>(state);
+        if is_tracked || !has_global_tag || !space.tag_run().covers(known, generation) {
+            match P::CONFIG.has_reach {
+                // A root of the CPU's own may be met without windows.
+                true => self.drop_loaded::<true>(state),
+                false => self.drop_loaded::<WINDOWS>(state),
+            }
             state.counters.full_flushes.add(1);
         }
         // I3: the generation was read before the flush.
@@ -36,12 +41,15 @@ impl<P: Platform> Shootdown<P> {
 
     /// Drops everything of the loaded space under its tag, both sides.
     pub(crate) fn drop_loaded<const WINDOWS: bool>(&self, state: &CpuMemory<P>) {
+        let own = self.own_root(state).filter(|_| WINDOWS);
+        own.inspect(|root| root.read());
         if WINDOWS {
             // What it makes up for may have unlinked tables.
             self.copy_top(state, FlushRange::WHOLE);
         }
         self.drop_local(LocalFlush::Space);
         self.note_user_side(state, None);
+        own.inspect(|root| root.record());
     }
 
     /// Has the platform drop translations. Interrupts are off.
@@ -75,7 +83,9 @@ impl<P: Platform> Shootdown<P> {
         let (mut name, mut root, mut age) = (space.id(), space.root(), generation);
         if let Some(windows) = wanted.windows::<WINDOWS>() {
             (name, root) = (windows.name, windows.root());
-            age = generation.aged(windows.changes.get());
+            let changes = windows.changes.get();
+            let own = wanted.reach.filter(|_| P::CONFIG.has_reach);
+            age = generation.aged(own.map_or(changes, ReachRoot::fresh_age));
         }
         let global = match name == space.id() {
             true => self.platform.global_tags().of(space.id()),
@@ -97,6 +107,9 @@ impl<P: Platform> Shootdown<P> {
         tlb.set_loaded(space.id(), generation, choice.asid);
         if WINDOWS {
             wanted.note(tlb);
+            if P::CONFIG.has_reach {
+                wanted.reach.inspect(|root| root.record());
+            }
         }
         tlb.user_side_due.set(choice.user_side_due);
         if !self.platform.global_tags().is_none() {
@@ -146,7 +159,8 @@ impl<P: Platform> Shootdown<P> {
         let (mut name, mut age) = (tlb.loaded(), tlb.generation());
         if WINDOWS && self.has_private_loaded(here.state) {
             name = tlb.private_name();
-            age = age.aged(tlb.window_changes.get());
+            let own = self.own_root(here.state);
+            age = age.aged(own.map_or_else(|| tlb.window_changes.get(), ReachRoot::age));
         }
         slots.leave(loaded, name, age, tlb.user_side_due.get());
         slots

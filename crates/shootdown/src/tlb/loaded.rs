@@ -31,108 +31,26 @@ impl Changes {
     }
 }
 
-/// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
+/// How far one CPU has dropped what one count of changes is about: that of a space, or of a [region](crate::reach::Region).
 #[derive(Debug)]
-pub(crate) struct CpuTlb {
-    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part, and while another is being loaded.
-    loaded: OwnWord,
-    /// No translation of the loaded space here is older than this generation (I3).
+pub(crate) struct Seen {
+    /// No translation here is older than this generation (I3).
     generation: OwnWord,
     /// The changes after it that were dropped here before one that came earlier, as [`Changes`].
     apart: OwnWord,
-    /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
-    /// touched on this CPU.
-    pub(super) owes_flush: OwnFlag,
-    /// The tag of the loaded root.
-    asid: OwnWord,
-    /// The loaded root, where it may have to be loaded again under a [global tag](crate::remote::GlobalTags). Without global tags: between the halves of a switch, the
-    /// space that is being loaded.
-    pub(super) root: OwnWord,
-    /// Whether the user side of the tag missed a flush.
-    pub(super) user_side_due: OwnFlag,
-    /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
-    /// let go. One that is [being left](SpaceId::being_left) between the halves of a switch.
-    host: OwnWord,
-    /// The root to load when a lazy CPU has to let go.
-    pub(super) lazy_root: OwnWord,
-    /// Whose turn it is to lose a tag.
-    pub(crate) turn: OwnWord,
-    /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
-    pub(super) others_void: OwnFlag,
-    /// The complement of the kernel root of which alone [`Asid::UNTAGGED`] holds translations, none of them void; zero where it may hold others.
-    untagged: OwnWord,
-    /// The name of the [private root](crate::windows::WindowRoot) that is loaded; [`SpaceId::KERNEL`] for another root.
-    pub(super) private_name: OwnWord,
-    /// That root, and the shared one of its space.
-    pub(super) private_root: OwnWord,
-    pub(super) shared_root: OwnWord,
-    /// How often its windows had changed when the translations here were last known to be none but theirs.
-    pub(super) window_changes: OwnWord,
 }
 
-impl CpuTlb {
-    pub(crate) const fn new() -> Self {
+impl Seen {
+    pub(super) const fn new() -> Self {
         Self {
-            loaded: OwnWord::new(),
             generation: OwnWord::new(),
             apart: OwnWord::new(),
-            owes_flush: OwnFlag::new(),
-            asid: OwnWord::new(),
-            root: OwnWord::new(),
-            user_side_due: OwnFlag::new(),
-            host: OwnWord::new(),
-            lazy_root: OwnWord::new(),
-            turn: OwnWord::new(),
-            others_void: OwnFlag::new(),
-            untagged: OwnWord::new(),
-            private_name: OwnWord::new(),
-            private_root: OwnWord::new(),
-            shared_root: OwnWord::new(),
-            window_changes: OwnWord::new(),
         }
-    }
-
-    /// Its CPU has stopped for good, and has a root without a user part.
-    pub(crate) fn reset(&self) {
-        self.begin_load();
-        let words = [
-            &self.asid,
-            &self.root,
-            &self.host,
-            &self.untagged,
-            &self.private_name,
-        ];
-        words.into_iter().for_each(|word| word.set(0));
-        self.owes_flush.set(false);
-        self.others_void.set(false);
-    }
-
-    #[inline]
-    pub(crate) fn loaded(&self) -> SpaceId {
-        SpaceId(self.loaded.get())
     }
 
     #[inline]
     pub(crate) fn generation(&self) -> TlbGen {
         TlbGen::from_raw(self.generation.get())
-    }
-
-    #[inline]
-    pub(crate) fn asid(&self) -> Asid {
-        Asid::new(self.asid.get() as u16)
-    }
-
-    /// A root is about to be loaded: from here to [`set_loaded`](Self::set_loaded) no space is.
-    #[inline]
-    pub(crate) fn begin_load(&self) {
-        self.loaded.set(SpaceId::KERNEL.0);
-    }
-
-    #[inline]
-    pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
-        self.asid.set(u64::from(asid.as_u16()));
-        self.record(generation);
-        self.loaded.set(space.0);
     }
 
     /// Everything up to `generation` has been dropped, or nothing of the space was cached before.
@@ -180,6 +98,117 @@ impl CpuTlb {
         let ahead = generation.as_u64() - self.generation.get();
         Changes(1 << (ahead - 1).min(63))
     }
+}
+
+/// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
+#[derive(Debug)]
+pub(crate) struct CpuTlb {
+    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part, and while another is being loaded.
+    loaded: OwnWord,
+    /// Which changes of the loaded space were dropped here.
+    pub(super) seen: Seen,
+    /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
+    /// touched on this CPU.
+    pub(super) owes_flush: OwnFlag,
+    /// The tag of the loaded root.
+    asid: OwnWord,
+    /// The loaded root, where it may have to be loaded again under a [global tag](crate::remote::GlobalTags). Without global tags: between the halves of a switch, the
+    /// space that is being loaded.
+    pub(super) root: OwnWord,
+    /// Whether the user side of the tag missed a flush.
+    pub(super) user_side_due: OwnFlag,
+    /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
+    /// let go. One that is [being left](SpaceId::being_left) between the halves of a switch.
+    host: OwnWord,
+    /// The root to load when a lazy CPU has to let go.
+    pub(super) lazy_root: OwnWord,
+    /// Whose turn it is to lose a tag.
+    pub(crate) turn: OwnWord,
+    /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
+    pub(super) others_void: OwnFlag,
+    /// The complement of the kernel root of which alone [`Asid::UNTAGGED`] holds translations, none of them void; zero where it may hold others.
+    untagged: OwnWord,
+    /// The name of the [private root](crate::windows::WindowRoot) that is loaded; [`SpaceId::KERNEL`] for another root.
+    pub(super) private_name: OwnWord,
+    /// That root, and the shared one of its space.
+    pub(super) private_root: OwnWord,
+    pub(super) shared_root: OwnWord,
+    /// The address of the [`ReachRoot`](crate::reach::ReachRoot) of that root, or zero.
+    pub(super) own_root: OwnWord,
+    /// How often its windows had changed when the translations here were last known to be none but theirs.
+    pub(super) window_changes: OwnWord,
+}
+
+impl CpuTlb {
+    pub(crate) const fn new() -> Self {
+        Self {
+            loaded: OwnWord::new(),
+            seen: Seen::new(),
+            owes_flush: OwnFlag::new(),
+            asid: OwnWord::new(),
+            root: OwnWord::new(),
+            user_side_due: OwnFlag::new(),
+            host: OwnWord::new(),
+            lazy_root: OwnWord::new(),
+            turn: OwnWord::new(),
+            others_void: OwnFlag::new(),
+            untagged: OwnWord::new(),
+            private_name: OwnWord::new(),
+            private_root: OwnWord::new(),
+            shared_root: OwnWord::new(),
+            own_root: OwnWord::new(),
+            window_changes: OwnWord::new(),
+        }
+    }
+
+    /// Its CPU has stopped for good, and has a root without a user part.
+    pub(crate) fn reset(&self) {
+        self.begin_load();
+        let words = [
+            &self.asid,
+            &self.root,
+            &self.host,
+            &self.untagged,
+            &self.private_name,
+        ];
+        words.into_iter().for_each(|word| word.set(0));
+        self.owes_flush.set(false);
+        self.others_void.set(false);
+    }
+
+    #[inline]
+    pub(crate) fn loaded(&self) -> SpaceId {
+        SpaceId(self.loaded.get())
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> TlbGen {
+        self.seen.generation()
+    }
+
+    /// As [`Seen::record`].
+    #[inline]
+    pub(crate) fn record(&self, generation: TlbGen) {
+        self.seen.record(generation);
+    }
+
+    #[inline]
+    pub(crate) fn asid(&self) -> Asid {
+        Asid::new(self.asid.get() as u16)
+    }
+
+    /// A root is about to be loaded: from here to [`set_loaded`](Self::set_loaded) no space is.
+    #[inline]
+    pub(crate) fn begin_load(&self) {
+        self.loaded.set(SpaceId::KERNEL.0);
+    }
+
+    #[inline]
+    pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
+        self.asid.set(u64::from(asid.as_u16()));
+        self.record(generation);
+        self.loaded.set(space.0);
+    }
 
     #[inline]
     pub(crate) fn host(&self) -> SpaceId {
@@ -211,7 +240,7 @@ impl CpuTlb {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Changes, CpuTlb};
+    use super::{Changes, Seen};
     use crate::tlb::TlbGen;
 
     const CHANGES: usize = 400;
@@ -228,33 +257,33 @@ mod tests {
     #[test]
     fn what_is_recorded_is_what_was_dropped() {
         for seed in 1..200 {
-            let (mut state, tlb) = (seed * 0x9e37_79b9, CpuTlb::new());
+            let (mut state, seen) = (seed * 0x9e37_79b9, Seen::new());
             let mut dropped = [false; CHANGES];
             let (mut taken, mut reach) = ([false; CHANGES], 1 + next(&mut state) as usize % 70);
             while let Some(first) = taken.iter().position(|taken| !taken) {
                 let at = (first + next(&mut state) as usize % reach).min(CHANGES - 1);
                 let generation = TlbGen::from_raw(at as u64 + 1);
-                if core::mem::replace(&mut taken[at], true) || generation <= tlb.generation() {
+                if core::mem::replace(&mut taken[at], true) || generation <= seen.generation() {
                     reach = 1 + next(&mut state) as usize % 70;
                     continue;
                 }
-                let change = tlb.change(generation);
-                let is_far = at as u64 - tlb.generation().as_u64() >= 63;
+                let change = seen.change(generation);
+                let is_far = at as u64 - seen.generation().as_u64() >= 63;
                 if is_far || next(&mut state).is_multiple_of(16) {
-                    tlb.record_whole(generation);
+                    seen.record_whole(generation);
                     let known = dropped.iter().rposition(|dropped| *dropped);
                     dropped[..=at.max(known.unwrap_or(0))].fill(true);
                 } else {
-                    tlb.record_changes(change);
+                    seen.record_changes(change);
                     dropped[at] = true;
                 }
                 let follow = dropped.iter().take_while(|dropped| **dropped).count();
-                assert_eq!(tlb.generation().as_u64(), follow as u64, "seed {seed}");
+                assert_eq!(seen.generation().as_u64(), follow as u64, "seed {seed}");
                 for (ahead, dropped) in dropped[follow..].iter().enumerate().take(63) {
-                    assert_eq!(tlb.apart().0 >> ahead & 1 == 1, *dropped, "seed {seed}");
+                    assert_eq!(seen.apart().0 >> ahead & 1 == 1, *dropped, "seed {seed}");
                 }
             }
-            assert_eq!(tlb.generation().as_u64(), CHANGES as u64);
+            assert_eq!(seen.generation().as_u64(), CHANGES as u64);
         }
     }
 
@@ -281,10 +310,10 @@ mod tests {
     /// A root of another space, or one that was loaded anew.
     #[test]
     fn nothing_is_apart_after_a_load() {
-        let tlb = CpuTlb::new();
-        tlb.record_changes(Changes(0b10));
-        assert_ne!(tlb.apart(), Changes::NONE);
-        tlb.record(TlbGen::from_raw(7));
-        assert_eq!(tlb.apart(), Changes::NONE);
+        let seen = Seen::new();
+        seen.record_changes(Changes(0b10));
+        assert_ne!(seen.apart(), Changes::NONE);
+        seen.record(TlbGen::from_raw(7));
+        assert_eq!(seen.apart(), Changes::NONE);
     }
 }

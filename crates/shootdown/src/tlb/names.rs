@@ -106,6 +106,15 @@ impl SpaceId {
         self.0 & Self::SPARE_BIT != 0
     }
 
+    /// A bit that names of [regions](crate::reach::Region) have, and no other name but [`NOBODY`](Self::NOBODY).
+    const REGION_BIT: u64 = Self::SPARE_BIT >> 1;
+
+    /// Whether it is a region's.
+    #[inline]
+    pub(super) const fn is_region(self) -> bool {
+        self.0 & Self::REGION_BIT != 0
+    }
+
     /// The number of its engine.
     #[inline]
     pub(crate) const fn engine(self) -> u64 {
@@ -115,7 +124,7 @@ impl SpaceId {
     /// Its number among the spaces of its engine, for reports.
     #[inline]
     pub const fn as_u64(self) -> u64 {
-        self.0 & ((1 << Self::ENGINE_SHIFT) - 1)
+        self.0 & ((1 << Self::ENGINE_SHIFT) - 1) & !Self::REGION_BIT
     }
 }
 
@@ -152,6 +161,12 @@ impl<P: Platform> Shootdown<P> {
     pub(crate) fn fresh_space_id(&self) -> SpaceId {
         let sequence = self.names.0.fetch_add(1, Ordering::Relaxed) + 1;
         SpaceId::of_engine(self.number(), sequence)
+    }
+
+    /// The first of so many names of regions, which follow each other.
+    pub(super) fn fresh_region_names(&self, count: usize) -> SpaceId {
+        let sequence = self.names.0.fetch_add(count as u64, Ordering::Relaxed) + 1;
+        SpaceId(SpaceId::of_engine(self.number(), sequence).0 | SpaceId::REGION_BIT)
     }
 
     /// A number that tells this engine from others, as far as 65535 numbers can.

@@ -77,7 +77,7 @@ impl FlushRanges {
     }
 
     /// Everything, as strictly.
-    fn widened(&self) -> Self {
+    pub(super) fn widened(&self) -> Self {
         match self.is_strict() {
             true => Self::WHOLE.strict(),
             false => Self::WHOLE,

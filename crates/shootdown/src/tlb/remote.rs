@@ -94,7 +94,9 @@ impl<P: Platform> Shootdown<P> {
         // Private roots renew their entries themselves before a table is freed (I4): each CPU must be told.
         let needs_cpus = P::HAS_WINDOWS
             && request.freed_tables() == FreedTables::Yes
-            && space.is_some_and(AddressSpace::has_residents);
+            && space.is_some_and(|space| {
+                space.has_residents() || P::CONFIG.has_reach && space.is_tracked()
+            });
         if let Some(space) = space {
             self.consider_tag(here, space);
         }

@@ -6,7 +6,9 @@ use crate::guard::no_unwind;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
-use crate::tlb::{Attention, Changes, FlushRange, FlushRequest, FreedTables, PageSize, SpaceId};
+use crate::tlb::{
+    Attention, Changes, FlushRange, FlushRequest, FreedTables, PageSize, Seen, SpaceId,
+};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
@@ -90,7 +92,7 @@ impl<P: Platform> Shootdown<P> {
                 true => Extent::All,
                 false => Extent::Pages(Changes::NONE),
             };
-            self.carry_out(me, request, extent, role);
+            self.carry_out(me, request, None, extent, role);
             if P::CONFIG.has_quiet {
                 me.known.record(request.generation.as_u64());
             }
@@ -108,6 +110,9 @@ impl<P: Platform> Shootdown<P> {
             return self.has_space_loaded(me, request);
         }
         if me.tlb.loaded() != request.space {
+            if P::CONFIG.has_reach && request.space.is_region() {
+                return self.is_region_due(me, request);
+            }
             self.serve_stray(me, request);
             return false;
         }
@@ -136,12 +141,12 @@ impl<P: Platform> Shootdown<P> {
             generation: me.tlb.generation(),
             ..*request
         };
-        self.carry_out(me, &request, Extent::All, role);
+        self.carry_out(me, &request, Some(&me.tlb.seen), Extent::All, role);
     }
 
     /// A flush of a space that is not loaded here, or a request that is none.
     #[cold]
-    fn serve_stray(&self, me: Here<'_, P>, request: &FlushRequest) {
+    pub(super) fn serve_stray(&self, me: Here<'_, P>, request: &FlushRequest) {
         assert!(
             !me.tlb.host().is_being_left(),
             "{} polls, or flushes, between begin_switch and end_switch: keep interrupts off there, and take no lock that polls",
@@ -173,19 +178,55 @@ impl<P: Platform> Shootdown<P> {
         if P::CONFIG.has_reclaim && request.space == SpaceId::LOADED {
             return self.flush_loaded(me, request, role);
         }
-        let changes = me.tlb.change(request.generation);
+        if P::CONFIG.has_reach {
+            if request.space.is_region() {
+                return self.flush_region(me, request, role);
+            }
+            // What it is about in which regions nobody says: all that counts by region is made up for.
+            if self.own_root(me.state).is_some() {
+                return self.flush_all(me, request, Some(&me.tlb.seen), role);
+            }
+        }
+        self.flush_counted(me, request, &me.tlb.seen, role);
+    }
+
+    /// Drops everything of the loaded space, or lets go of it.
+    #[cold]
+    pub(super) fn flush_all(
+        &self,
+        me: Here<'_, P>,
+        request: &FlushRequest,
+        seen: Option<&Seen>,
+        role: Role,
+    ) {
+        match request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
+            true => self.detach(me),
+            false => self.carry_out(me, request, seen, Extent::All, role),
+        }
+    }
+
+    /// The same by the count that the request's generation is of.
+    #[inline]
+    pub(super) fn flush_counted(
+        &self,
+        me: Here<'_, P>,
+        request: &FlushRequest,
+        seen: &Seen,
+        role: Role,
+    ) {
+        let changes = seen.change(request.generation);
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
             return self.detach(me);
         }
-        if !me.tlb.apart().and(changes).follow() {
-            return self.flush_after_gap(me, request, changes, role);
+        if !seen.apart().and(changes).follow() {
+            return self.flush_after_gap(me, request, seen, changes, role);
         }
         let extent = match self.may_go_by_page(me, request) {
             true => Extent::Pages(changes),
             false => Extent::All,
         };
-        self.carry_out(me, request, extent, role);
+        self.carry_out(me, request, Some(seen), extent, role);
     }
 
     #[inline]
@@ -201,28 +242,37 @@ impl<P: Platform> Shootdown<P> {
         &self,
         me: Here<'_, P>,
         request: &FlushRequest,
+        seen: &Seen,
         changes: Changes,
         role: Role,
     ) {
         let is_small = |range: FlushRange| range.page_size() == PageSize::SIZE_4K;
-        let overtakes = me.tlb.apart().and(changes).lack_one_at_most()
+        let keeps_top = self.has_private_loaded(me.state) && self.own_root(me.state).is_none();
+        let overtakes = seen.apart().and(changes).lack_one_at_most()
             && self.policy().flushes_out_of_order()
-            && !self.has_private_loaded(me.state)
+            && !keeps_top
             && request.ranges().all(is_small)
             && self.may_go_by_page(me, request);
         let mut with_tables = *request;
         with_tables.ranges = request.ranges.with_freed();
         match overtakes {
-            true => self.carry_out(me, &with_tables, Extent::Pages(changes), role),
-            false => self.carry_out(me, request, Extent::All, role),
+            true => self.carry_out(me, &with_tables, Some(seen), Extent::Pages(changes), role),
+            false => self.carry_out(me, request, Some(seen), Extent::All, role),
         }
     }
 
     #[inline]
-    fn carry_out(&self, me: Here<'_, P>, request: &FlushRequest, extent: Extent, role: Role) {
+    fn carry_out(
+        &self,
+        me: Here<'_, P>,
+        request: &FlushRequest,
+        seen: Option<&Seen>,
+        extent: Extent,
+        role: Role,
+    ) {
         match self.has_private_loaded(me.state) {
-            false => self.flush_root::<false>(me, request, extent, role),
-            true => self.flush_private_root(me, request, extent, role),
+            false => self.flush_root::<false>(me, request, seen, extent, role),
+            true => self.flush_private_root(me, request, seen, extent, role),
         }
     }
 
@@ -233,17 +283,19 @@ impl<P: Platform> Shootdown<P> {
         &self,
         me: Here<'_, P>,
         request: &FlushRequest,
+        seen: Option<&Seen>,
         extent: Extent,
         role: Role,
     ) {
-        self.flush_root::<true>(me, request, extent, role);
+        self.flush_root::<true>(me, request, seen, extent, role);
     }
 
-    /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded.
+    /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded. `seen` is told of it.
     fn flush_root<const WINDOWS: bool>(
         &self,
         me: Here<'_, P>,
         request: &FlushRequest,
+        seen: Option<&Seen>,
         extent: Extent,
         role: Role,
     ) {
@@ -264,7 +316,7 @@ impl<P: Platform> Shootdown<P> {
                 }
                 if space != SpaceId::KERNEL {
                     // I3: the request named the change, the flush is done, now it may be recorded.
-                    state.tlb.record_changes(changes);
+                    seen.inspect(|seen| seen.record_changes(changes));
                 } else if freed == FreedTables::Yes || !P::KERNEL_PAGES_ARE_GLOBAL {
                     // Other tags may still have entries of tables that were freed, or the pages themselves.
                     state.tlb.others_void.set(true);
@@ -280,7 +332,7 @@ impl<P: Platform> Shootdown<P> {
                         None => self.drop_loaded::<WINDOWS>(state),
                     }
                     // I3: the generation came with the request, the flush is done, now it may be recorded.
-                    state.tlb.record_whole(request.generation);
+                    seen.inspect(|seen| seen.record_whole(request.generation));
                 }
             }
         }

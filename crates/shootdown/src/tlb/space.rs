@@ -10,6 +10,7 @@ use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
 use crate::sync::line_name::{first_name, touches};
 use crate::sync::{AtomicU64, Ordering, OwnFlag, Padded, SetOnce};
+use crate::tlb::reach::Tracking;
 use crate::tlb::{Listener, Root, SpaceId, TagRun, TagSet, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
@@ -28,6 +29,7 @@ pub struct AddressSpace<C: Capacity> {
     /// Not zero once a CPU has walked the tables where flushes might have passed it by; see `walk.rs`.
     walked: AtomicU64,
     listener: Listener,
+    tracking: Tracking<C>,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<C>,
     /// Where it has, or has asked for, a [global tag](crate::remote::GlobalTags).
@@ -53,6 +55,7 @@ impl<C: Capacity> AddressSpace<C> {
             has_residents: OwnFlag::new(),
             walked: AtomicU64::new(0),
             listener: Listener::new(),
+            tracking: Tracking::new(),
             residents: AtomicCpuMask::new(),
             tag_set: SetOnce::new(),
             generation: Padded(Changed {
@@ -94,8 +97,8 @@ impl<C: Capacity> AddressSpace<C> {
         self.cpus.0.load(Ordering::Relaxed)
     }
 
-    /// A top-level entry of the shared root was changed. Say so each time if any CPU has [windows](crate::windows::WindowRoot) in this
-    /// space, before the flush if the entry was removed. Any context; does not block.
+    /// A top-level entry of the shared root was changed. Say so each time if any CPU has [windows](crate::windows::WindowRoot) or a [root of its
+    /// own](crate::reach::ReachRoot) in this space, before the flush if the entry was removed. Any context; does not block.
     pub fn top_changed(&self) {
         // ORDERING: Release publishes the entry to who acquires this count; pairs with `top`.
         self.top.fetch_add(1, Ordering::Release);
@@ -179,6 +182,11 @@ impl<C: Capacity> AddressSpace<C> {
     #[inline]
     pub(super) fn listener(&self) -> &Listener {
         &self.listener
+    }
+
+    #[inline]
+    pub(super) fn tracking(&self) -> &Tracking<C> {
+        &self.tracking
     }
 
     pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<C> {

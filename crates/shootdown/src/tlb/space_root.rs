@@ -7,7 +7,7 @@ use crate::capacity::Capacity;
 use crate::engine::Shootdown;
 use crate::memory::{CpuMemory, Here};
 use crate::platform::Platform;
-use crate::tlb::{AddressSpace, CpuTlb, FlushRange, SpaceId, WindowRoot};
+use crate::tlb::{AddressSpace, CpuTlb, FlushRange, ReachRoot, SpaceId, WindowRoot};
 
 /// A root of a space: the shared one, or a CPU's private one.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct SpaceRoot<'a, C: Capacity> {
     pub(crate) space: &'a AddressSpace<C>,
     /// The private root; `None` for the shared one.
     pub(super) windows: Option<&'a WindowRoot>,
+    /// What it belongs to, if it is a CPU's own of a tracked space.
+    pub(super) reach: Option<&'a ReachRoot<C>>,
 }
 
 impl<'a, C: Capacity> SpaceRoot<'a, C> {
@@ -36,6 +38,8 @@ impl<'a, C: Capacity> SpaceRoot<'a, C> {
             tlb.shared_root.set(self.space.root());
             tlb.window_changes.set(windows.changes.get());
             name = windows.name;
+            let own = self.reach.map_or(core::ptr::null(), core::ptr::from_ref);
+            tlb.own_root.set(own.expose_provenance() as u64);
         }
         tlb.private_name.set(name.0);
     }
@@ -55,7 +59,8 @@ impl<P: Platform> Shootdown<P> {
     ) -> Option<SpaceId> {
         let space = wanted.space;
         let is_resident = WINDOWS && space.is_resident(here.cpu);
-        let becomes = wanted.windows::<WINDOWS>().is_some() && !is_resident;
+        let has_windows = wanted.windows::<WINDOWS>().is_some() && wanted.reach.is_none();
+        let becomes = has_windows && !is_resident;
         if !is_resident && !becomes {
             return None;
         }
@@ -77,7 +82,10 @@ impl<P: Platform> Shootdown<P> {
     /// Copies the shared top-level entries for `range` into the private root, if one is loaded: tables may have been unlinked. Before
     /// the flush, and after the flush was asked for or the generation read.
     pub(crate) fn copy_top(&self, state: &CpuMemory<P>, range: FlushRange) {
-        if self.has_private_loaded(state) {
+        if let Some(root) = self.own_root(state) {
+            root.renew(&self.platform, state.tlb.shared_root.get());
+            state.counters.tops_copied.add(1);
+        } else if self.has_private_loaded(state) {
             let (shared, private) = (state.tlb.shared_root.get(), state.tlb.private_root.get());
             // SAFETY: 1. the private root is loaded, so neither its table nor that of its space is gone.
             unsafe { self.platform.copy_shared_top(shared, private, range) };

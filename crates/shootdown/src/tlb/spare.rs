@@ -59,6 +59,9 @@ impl<P: Platform> Shootdown<P> {
         targets.clear();
         for group in self.groups() {
             let mut wanted = match (space, holders) {
+                (Some(space), _) if P::CONFIG.has_reach && request.space.is_region() => {
+                    self.holders_of_region(here, request, space, group)
+                }
                 // ORDERING: Acquire sees the root switch of a CPU that has left; pairs with `leave`.
                 (Some(space), _) => space.cpu_set().group(group).load(Ordering::Acquire),
                 (None, Some(holders)) => holders.words.as_ref()[group],

@@ -32,10 +32,12 @@ impl<P: Platform> Shootdown<P> {
         let wanted = SpaceRoot {
             space: next,
             windows: None,
+            reach: None,
         };
         // Some CPU is a resident of `next`, or this one is where it is. One branch: both words are on lines that a switch reads anyway.
-        let meets_windows =
-            P::HAS_WINDOWS && next.has_residents() | Self::is_resident_somewhere(here.state);
+        let meets_windows = P::HAS_WINDOWS
+            && next.has_residents() | Self::is_resident_somewhere(here.state)
+            || P::CONFIG.has_reach && next.is_tracked() | self.has_private_loaded(here.state);
         match meets_windows {
             false => self.switch::<false>(here, previous, wanted),
             true => self.switch_windows(here, previous, wanted),
@@ -132,8 +134,14 @@ impl<P: Platform> Shootdown<P> {
         // ORDERING: store mark and CPU bit / load generation, against bump / load CPU set and marks in
         // `submit_space_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
+        if P::CONFIG.has_reach && wanted.reach.is_none() && space.is_tracked() {
+            self.join_others(here, &wanted);
+        }
         let generation = space.generation();
-        if let Some(windows) = wanted.windows::<WINDOWS>() {
+        if let Some(root) = wanted.reach.filter(|_| P::CONFIG.has_reach) {
+            root.read();
+            root.renew_changed(&self.platform, space);
+        } else if let Some(windows) = wanted.windows::<WINDOWS>() {
             // It has all that was in the shared one before the generation was read.
             windows.refresh(&self.platform, space);
         }
@@ -146,6 +154,9 @@ impl<P: Platform> Shootdown<P> {
             if WINDOWS {
                 state.lazy.settle(resident);
             }
+        }
+        if P::CONFIG.has_reach && wanted.reach.is_some() {
+            Self::leave_others(here, space);
         }
         if may_be_behind {
             state.lazy.set(Attention::Active);

@@ -107,7 +107,8 @@ impl<'a, P: Platform> UserMemory<'a, P> {
         let before = here.walks.0.get();
         let is_told_by_interrupt = here.tlb.loaded() == space.id()
             && here.lazy.get() == Attention::Active
-            && !engine.platform.flushes_remotely();
+            && !engine.platform.flushes_remotely()
+            && !(P::CONFIG.has_reach && space.is_tracked());
         let told = (!is_told_by_interrupt).then(|| engine.tell_initiators(here, space));
         here.walks.0.set(before + WalkState::SECTION);
         Walk {

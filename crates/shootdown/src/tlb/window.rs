@@ -41,6 +41,7 @@ impl<P: Platform> Windows<'_, P> {
         let wanted = SpaceRoot {
             space: next,
             windows: Some(windows),
+            reach: None,
         };
         engine.switch_windows(here, previous, wanted);
         windows.was_loaded.set(true);
@@ -110,7 +111,11 @@ impl<P: Platform> Windows<'_, P> {
     }
 
     #[track_caller]
-    fn give_back(self, space: &AddressSpace<P::Cpus>, windows: ManuallyDrop<WindowRoot>) -> Root {
+    fn give_back(
+        self,
+        space: &AddressSpace<P::Cpus>,
+        mut windows: ManuallyDrop<WindowRoot>,
+    ) -> Root {
         let engine = self.0;
         engine.check_owner(windows.space);
         let owner = windows.cpu;
@@ -128,6 +133,6 @@ impl<P: Platform> Windows<'_, P> {
                 space.cpu_set().remove(owner, Ordering::Release);
             }
         }
-        ManuallyDrop::into_inner(windows).into_root()
+        windows.take_root()
     }
 }

@@ -1,5 +1,6 @@
 //! [`WindowRoot`]: a page-table root that one CPU alone loads.
 
+use crate::capacity::Capacity;
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::no_unwind;
@@ -93,20 +94,26 @@ impl WindowRoot {
     }
 
     /// No CPU walks the table any more.
-    pub(super) fn into_root(mut self) -> Root {
+    pub(super) fn take_root(&mut self) -> Root {
         self.was_loaded.set(false);
         core::mem::replace(&mut self.root, Root::NONE)
     }
 
+    /// Whether a shared top-level entry has changed since it was asked last. Read before the entries: one that changes meanwhile is found again next time.
+    pub(super) fn sees_top<C: Capacity>(&self, space: &AddressSpace<C>) -> bool {
+        let top = space.top();
+        self.top_seen.get() != top && {
+            self.top_seen.set(top);
+            true
+        }
+    }
+
     /// Takes over the shared top-level entries if any has changed since; true if so. On its CPU, interrupts off.
     pub(super) fn refresh<P: Platform>(&self, platform: &P, space: &AddressSpace<P::Cpus>) -> bool {
-        // Read before the entries: one that changes meanwhile is copied again next time.
-        let top = space.top();
-        let is_behind = self.top_seen.get() != top;
+        let is_behind = self.sees_top(space);
         if is_behind {
             // SAFETY: 1. both are borrowed, and so their tables are in place.
             unsafe { platform.copy_shared_top(space.root(), self.root(), FlushRange::WHOLE) };
-            self.top_seen.set(top);
         }
         is_behind
     }
