@@ -236,11 +236,13 @@ fn twice_as_fast_comes_with_a_larger_tlb() {
 #[test]
 fn a_tlb_that_keeps_four_tags_gains_nothing_from_more() {
     let with_four = with("tlb_tags", 4.0);
-    let walks = |spaces| {
+    let walks = |spaces, isolation| {
         let row = Pingpong::new(spaces, 64, Policy::BEST, &with_four);
-        walks(&row.run())
+        walks(&Pingpong { isolation, ..row }.run())
     };
-    assert_eq!((walks(4), walks(5)), (0.0, 64.0));
+    assert_eq!((walks(4, false), walks(5, false)), (0.0, 64.0));
+    // Pairs of tags are twice as many.
+    assert_eq!((walks(2, true), walks(3, true)), (0.0, 64.0));
 }
 
 #[test]
