@@ -16,7 +16,7 @@ use spin::Once;
 
 use crate::addr::{PAGE_BYTES, PhysAddr};
 #[cfg(feature = "isolation")]
-use crate::arch::isolation;
+use crate::arch::cr3;
 use crate::arch::stacks::Stacks;
 use crate::arch::trap::vectors;
 use crate::arch::{apic, paging, percpu, steal, svm, tlb, top, tsc};
@@ -217,7 +217,7 @@ unsafe impl Platform for KernelPlatform {
             TagEntries::Drop => x86_tlb::TagEntries::Drop,
         };
         #[cfg(feature = "isolation")]
-        isolation::note_root(PhysAddr::new(root), asid);
+        cr3::note_root(PhysAddr::new(root), asid);
         // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames. 3. the
         // engine compared generations.
         unsafe { tlb::local().load_tagged_root(root, pcid, entries) };
@@ -230,9 +230,7 @@ unsafe impl Platform for KernelPlatform {
 
     #[cfg(feature = "isolation")]
     fn flush_user_side(&self, asid: Asid, range: FlushRange, freed: FreedTables) -> bool {
-        let side = (range.start(), range.page_size().bytes(), range.page_count());
-        let dropped = tlb::local().flush_user_side(isolation::pair(asid), side, depth(freed));
-        dropped == x86_tlb::UserSide::Dropped
+        crate::isolation::flush_user_side(asid, range, depth(freed))
     }
 
     #[inline]

@@ -5,18 +5,14 @@
 //! `entry.s` has the loads of CR3. Which values it writes lies in [`EntryPage`], as does the stack that interrupts from user mode begin on.
 //!
 //! NMI, #DF and #MC may come anywhere in between. They compare CR3 with what exits write there: user roots are loaded by exits alone, so it is equal only on the user
-//! root. Since [`note_root`] tells of a root before it is loaded, no value stays behind when its frame has become another root.
+//! root. Since [`note_root`](super::cr3::note_root) tells of a root before it is loaded, no value stays behind when its frame has become another root.
 
 use core::mem::offset_of;
 
-use shootdown::tags::Asid;
-use shootdown_x86::Pcid;
-use shootdown_x86::tlb::{PcidPair, TagEntries};
-
 use super::percpu::PerCpu;
 use super::stacks::Stacks;
-use super::{descriptors, idt, percpu, tlb, top};
-use crate::addr::{PAGE_BYTES, PhysAddr};
+use super::{descriptors, idt, percpu};
+use crate::addr::PAGE_BYTES;
 
 /// RIP, CS, RFLAGS, RSP, SS.
 pub const IRET_FRAME_BYTES: usize = 5 * size_of::<u64>();
@@ -29,10 +25,6 @@ pub const KERNEL_CR3: usize = offset_of!(PerCpu, entry.kernel_cr3);
 /// See [`IRET_FRAME`].
 pub const USER_CR3: usize = offset_of!(PerCpu, entry.user_cr3);
 const WORDS: usize = 4;
-/// Clear in what CR3 reads as.
-const KEEPS: u64 = 1 << 63;
-/// Where the root is in it.
-const ROOT: u64 = 0x000f_ffff_ffff_f000;
 
 unsafe extern "C" {
     /// In `traps/entry.s`, at page boundaries.
@@ -87,40 +79,4 @@ pub fn pages(cpus: usize) -> impl Iterator<Item = usize> {
     };
     let shared = text.step_by(PAGE_BYTES).chain([idt::page()]);
     shared.chain((0..cpus).flat_map(of_cpu))
-}
-
-/// The PCIDs of a tag.
-///
-/// # Panics
-///
-/// When there are fewer pairs than tags.
-pub fn pair(asid: Asid) -> PcidPair {
-    let pair = Pcid::new(asid.as_u16()).and_then(PcidPair::new);
-    pair.expect("there are fewer slots than pairs of PCIDs")
-}
-
-/// This CPU is about to load `root`: entries and exits are to know. Interrupts are off.
-pub fn note_root(root: PhysAddr, asid: Asid) {
-    let (tlb, pair) = (tlb::local(), pair(asid));
-    let user = top::user_root(root).map_or(0, PhysAddr::as_u64);
-    percpu::set_cr3((
-        tlb.cr3_of(root.as_u64(), pair.kernel(), TagEntries::Keep),
-        tlb.cr3_of(user, pair.user(), TagEntries::Drop),
-    ));
-}
-
-/// The next exit of this CPU loads the user root under the user side of `asid`, and keeps what that has cached or drops it. Interrupts are off until then.
-///
-/// # Panics
-///
-/// When the loaded root has none: the kernel's own.
-pub fn choose_entries(asid: Asid, entries: TagEntries) {
-    let root = user_root().as_u64();
-    assert!(root != 0, "user mode on a root without a user half");
-    percpu::set_user_cr3(tlb::local().cr3_of(root, pair(asid).user(), entries));
-}
-
-/// The user root of the root that this CPU has loaded. Interrupts are off.
-pub fn user_root() -> PhysAddr {
-    PhysAddr::new(percpu::user_cr3() & !KEEPS & ROOT)
 }

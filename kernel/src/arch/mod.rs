@@ -5,6 +5,8 @@
 pub mod apic;
 pub mod context;
 pub mod cpu;
+#[cfg(feature = "isolation")]
+pub mod cr3;
 pub mod descriptors;
 pub mod exit;
 pub mod extable;

@@ -17,6 +17,9 @@
 //!
 //! It may not know threads: those that sleep for a lock are [`Sleeper`]s, and a hook says which of them runs.
 
+// A model of a lock has others.
+use core::{hint, sync::atomic};
+
 mod irq;
 mod list;
 mod passed;

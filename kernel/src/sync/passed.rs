@@ -5,14 +5,16 @@
 //!
 //! A glance keeps preemption off and waits for nothing. So whoever takes the lock spins for the last of them: for a few hundred instructions of another CPU, for on
 //! its own there is none. While the lock is held, or waited for the last glance by its owner, there are no new ones, and whoever wanted one takes the lock.
+//!
+//! `kernel/tests-host/tests/passed.rs` is its model.
 
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{SleepMutex, SleepMutexGuard};
+use super::atomic::{AtomicU32, Ordering};
+use super::{SleepMutex, SleepMutexGuard, hint};
 use crate::preempt;
 
 /// In the word of a lock that is held; the other bits count glances.
@@ -30,7 +32,7 @@ unsafe impl<T: Send + Sync> Sync for PassedMutex<T> {}
 
 impl<T> PassedMutex<T> {
     /// An unlocked lock.
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self {
             lock: SleepMutex::new(()),
             glances: AtomicU32::new(0),
@@ -49,7 +51,7 @@ impl<T> PassedMutex<T> {
         // acquire finds. Pairs with the release in `Glance`.
         let mut seen = self.glances.fetch_or(CLOSED, Ordering::Acquire) | CLOSED;
         while seen != CLOSED {
-            core::hint::spin_loop();
+            hint::spin_loop();
             seen = self.glances.load(Ordering::Acquire);
         }
         PassedMutexGuard {

@@ -25,6 +25,9 @@ const FLAGS_FOR_IRET: u64 = 1 << 8 | 1 << 16;
 /// All vectors but NMI, #DF and #MC. Called by `entry.s` with interrupts off.
 pub extern "C" fn trap(frame: &mut TrapFrame) {
     let was_quiet = quiet::leave();
+    if frame.is_from_user() {
+        isolation::left_user();
+    }
     match frame.vector {
         SHOOTDOWN_VECTOR => {
             note_entry(frame);
@@ -120,6 +123,7 @@ fn note_exit(frame: &TrapFrame) {
 /// System calls. True: the frame may be left by SYSRET.
 pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
     quiet::leave();
+    isolation::left_user();
     task::defer_flushes();
     irq::enable();
     syscalls::dispatch(frame);

@@ -1,7 +1,12 @@
 //! Shim of `arch`: CPUs that threads play, and a kernel half without anything.
 
+#[cfg(feature = "isolation")]
+#[path = "../../src/arch/cr3.rs"]
+pub mod cr3;
 #[path = "../../src/arch/spurious.rs"]
 pub mod spurious;
+#[cfg(feature = "isolation")]
+pub mod tlb;
 #[path = "../../src/arch/top.rs"]
 pub mod top;
 
@@ -37,6 +42,38 @@ pub mod percpu {
     pub fn set_preempt_count(count: u32) {
         PREEMPT_COUNT.set(count);
     }
+
+    /// What entries and exits of the CPU that the thread is write to CR3.
+    #[cfg(feature = "isolation")]
+    mod entry {
+        use core::cell::Cell;
+
+        thread_local! {
+            static CR3: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+        }
+
+        /// Changes both, the entries' first.
+        pub fn set_cr3(both: (u64, u64)) {
+            CR3.set(both);
+        }
+
+        /// The entries'.
+        pub fn kernel_cr3() -> u64 {
+            CR3.get().0
+        }
+
+        /// The exits'.
+        pub fn user_cr3() -> u64 {
+            CR3.get().1
+        }
+
+        /// Changes it.
+        pub fn set_user_cr3(value: u64) {
+            CR3.set((kernel_cr3(), value));
+        }
+    }
+    #[cfg(feature = "isolation")]
+    pub use entry::{kernel_cr3, set_cr3, set_user_cr3, user_cr3};
 }
 
 /// Shim of the kernel's page tables.

@@ -25,6 +25,9 @@ pub mod errno;
 pub mod exec;
 #[path = "../../src/console/grid.rs"]
 pub mod grid;
+#[cfg(feature = "isolation")]
+#[path = "../../src/isolation.rs"]
+pub mod isolation;
 #[allow(dead_code)]
 #[path = "../../src/mm/mod.rs"]
 pub mod mm;

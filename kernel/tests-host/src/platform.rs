@@ -6,12 +6,24 @@ use crate::mm::layout::PhysAddr;
 use crate::mm::nested;
 use crate::preempt;
 use crate::witness;
+#[cfg(feature = "isolation")]
+use crate::{
+    arch::{cr3, tlb},
+    isolation,
+};
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use shootdown::{
     CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown,
     remote::FlushRequest, secondary::SecondaryFlush, tags::AsidSlot,
 };
+#[cfg(feature = "isolation")]
+use shootdown::{
+    FreedTables,
+    tags::{Asid, TagEntries},
+};
+#[cfg(feature = "isolation")]
+use shootdown_x86::tlb as x86_tlb;
 
 /// Those that threads play.
 pub const PLAYED_CPUS: u32 = 4;
@@ -41,7 +53,7 @@ pub fn flushes() -> usize {
 // SAFETY: 1. a thread is one CPU until it says otherwise, which it does outside the engine only, but to take interrupts while it
 // waits. 2. those are the only interrupts. 3. 4. nobody translates through these tables; the witness's model of TLBs
 // drops what it is told to. 5. 6. an interrupt is pending until somebody waits, who takes it on that CPU's behalf. 7. to 12. nothing
-// is remote, tagged or prefetched, and nothing panics but a test that fails.
+// is remote or prefetched, tags are those of a processor that a test makes, and nothing panics but a test that fails.
 unsafe impl Platform for KernelPlatform {
     type Cpus = Cpus;
     const CONFIG: shootdown::Config = shootdown::Config::FULL;
@@ -75,6 +87,38 @@ unsafe impl Platform for KernelPlatform {
 
     unsafe fn load_root(&self, root: u64) {
         witness::loading(percpu::cpu_id(), root);
+    }
+
+    #[cfg(feature = "isolation")]
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        tlb::slots(cpu)
+    }
+
+    #[cfg(feature = "isolation")]
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
+        cr3::note_root(PhysAddr::new(root), asid);
+        let entries = match entries {
+            TagEntries::Keep => x86_tlb::TagEntries::Keep,
+            TagEntries::Drop => x86_tlb::TagEntries::Drop,
+        };
+        let pcid = cr3::pair(asid).kernel();
+        // SAFETY: 1. to 3. as the engine says.
+        unsafe { tlb::local().load_tagged_root(root, pcid, entries) };
+        witness::loading(percpu::cpu_id(), root);
+    }
+
+    #[cfg(feature = "isolation")]
+    fn splits_tags(&self) -> bool {
+        true
+    }
+
+    #[cfg(feature = "isolation")]
+    fn flush_user_side(&self, asid: Asid, range: FlushRange, freed: FreedTables) -> bool {
+        let depth = match freed {
+            FreedTables::No => x86_tlb::Depth::Leaf,
+            FreedTables::Yes => x86_tlb::Depth::Tables,
+        };
+        isolation::flush_user_side(asid, range, depth)
     }
 
     fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {

@@ -1,5 +1,7 @@
 //! Shim of `sync`: the kernel's own spin lock, which keeps preemption off, and its own sleeping locks.
 
+use core::{hint, sync::atomic};
+
 #[path = "../../src/sync/list.rs"]
 mod list;
 #[path = "../../src/sync/passed.rs"]

@@ -1,10 +1,9 @@
 //! The sleeping lock on threads of the host: one owner at a time, and no wake-up is lost.
 
-use shootdown_kernel_tests::sync::{List, PassedMutex, SleepMutex, Sleeper};
+use shootdown_kernel_tests::sync::{List, SleepMutex, Sleeper};
 use shootdown_kernel_tests::task::scheduling::{Rule, Scheduling};
 use shootdown_kernel_tests::task::{self, Thread};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const THREADS: usize = 8;
 const ROUNDS: usize = 2_000;
@@ -76,39 +75,4 @@ fn the_most_urgent_sleeper_is_taken_first() {
         assert!(Arc::ptr_eq(&taken, &threads[at]), "{at} is next");
     }
     assert!(list.take_most_urgent().is_none());
-}
-
-/// Glances see what an owner has finished, never the middle of it, and owners wait for them; both get on.
-#[test]
-fn owners_and_glances_are_apart() {
-    task::init();
-    let pair = PassedMutex::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-    let (glances, owners) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for round in 0..ROUNDS {
-                    if round % 8 == 0 {
-                        let guard = pair.lock();
-                        guard.0.fetch_add(1, Ordering::Relaxed);
-                        if round % 64 == 0 {
-                            std::thread::yield_now();
-                        }
-                        guard.1.fetch_add(1, Ordering::Relaxed);
-                        owners.fetch_add(1, Ordering::Relaxed);
-                    } else if let Some(glance) = pair.glance() {
-                        let first = glance.0.load(Ordering::Relaxed);
-                        std::hint::spin_loop();
-                        assert_eq!(glance.1.load(Ordering::Relaxed), first);
-                        drop(glance);
-                        glances.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    let all = THREADS * ROUNDS.div_ceil(8);
-    assert_eq!(owners.into_inner(), all);
-    assert_eq!(pair.lock().1.load(Ordering::Relaxed), all);
-    assert!(glances.into_inner() > 0);
 }

@@ -156,6 +156,10 @@ unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS>
         context.event();
     }
 
+    fn splits_tags(&self) -> bool {
+        context().with(|state| state.timed().is_some_and(|timed| timed.splits_tags()))
+    }
+
     const HAS_WINDOWS: bool = true;
 
     unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {

@@ -111,6 +111,8 @@ pub struct Costs {
     pub tlb_l2_hit_ps: u64,
     /// Reading one page-table entry during a walk, from the own cache.
     pub walk_step_ps: u64,
+    /// Pages of its own that the kernel reads in each system call; 0: their translations are not modelled.
+    pub kernel_pages: usize,
     /// Into the kernel by a system call and out again, together.
     pub syscall_ps: u64,
     /// Into the kernel by a page fault and out again, with the kernel's handling, without filling the page.

@@ -81,6 +81,19 @@ impl Timed {
         self
     }
 
+    /// Page-table isolation: each tag has a side for user mode, which is loaded on the way there, and no page of the kernel's is global.
+    #[must_use]
+    pub fn with_split_tags(mut self) -> Self {
+        let tlbs = self.tlbs.iter_mut();
+        tlbs.for_each(|tlb| tlb.splits_tags = true);
+        self
+    }
+
+    /// Whether it has that.
+    pub(crate) fn splits_tags(&self) -> bool {
+        self.tlbs.iter().all(|tlb| tlb.splits_tags)
+    }
+
     pub(crate) fn cpus(&self) -> usize {
         self.diaries.len()
     }

@@ -124,6 +124,12 @@ parameters! {
 }
 
 parameters! {
+    /// Those of machines on which the kernel's own translations count.
+    KERNEL_PARAMETERS:
+    "kernel_pages" Optional kernel_pages: usize, "pages of its own that the kernel reads in a system call (pingpong)";
+}
+
+parameters! {
     /// Those of machines with an instruction that drops translations on all CPUs.
     BROADCAST_PARAMETERS:
     "broadcast_ns" Time broadcast_ps: u64, "dropping a page on all CPUs by an instruction, and waiting for it";
@@ -147,6 +153,7 @@ pub(super) fn optional() -> impl Iterator<Item = &'static Parameter> + Clone {
     HOSTING_PARAMETERS
         .iter()
         .chain(FLAG_PARAMETERS)
+        .chain(KERNEL_PARAMETERS)
         .chain(BROADCAST_PARAMETERS)
         .chain(GUEST_PARAMETERS)
 }
@@ -159,8 +166,10 @@ impl Costs {
         let hosting = hosting.filter(|_| self.hosting.shares());
         let guests = GUEST_PARAMETERS.iter();
         let flags = FLAG_PARAMETERS.iter();
+        let kernel = KERNEL_PARAMETERS.iter();
         hosting
             .chain(flags.filter(|_| self.flags > 0))
+            .chain(kernel.filter(|_| self.kernel_pages > 0))
             .chain(broadcast.filter(|_| self.has_broadcasts()))
             .chain(guests.filter(|_| self.has_guests()))
     }

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-use shootdown::tags::Asid;
+use shootdown::tags::{Asid, TagEntries};
+use shootdown::{Capacity, Shootdown};
 
-use crate::machine::{Context, State};
+use crate::machine::{Context, SimPlatform, State};
+use crate::timed::tlb::{kernel_side, user_side};
 use crate::timed::{Timed, Translation};
 use crate::walkthrough::Fact;
 
@@ -24,6 +26,43 @@ impl Context<'_> {
         self.event();
         self.boundary();
         found
+    }
+
+    /// This CPU loads the user side's root, as the engine says. Nothing where tags are not split.
+    ///
+    /// # Panics
+    /// On a machine that is not timed.
+    pub fn enter_user<C: Capacity, const DEATHS: bool>(
+        self,
+        engine: &Shootdown<SimPlatform<C, DEATHS>>,
+    ) {
+        if self.timed(|timed| timed.splits_tags()) {
+            // SAFETY: 1. it is loaded next.
+            let (tag, entries) = unsafe { engine.user_memory().enter_user() };
+            self.load_side(user_side(tag), entries);
+        }
+    }
+
+    /// This CPU comes from user mode: it loads the kernel side's root. Nothing where tags are not split.
+    ///
+    /// # Panics
+    /// On a machine that is not timed.
+    pub fn enter_kernel(self) {
+        let (splits_tags, cpu) = (self.timed(|timed| timed.splits_tags()), self.cpu());
+        if splits_tags {
+            let tag = kernel_side(self.timed(|timed| timed.tlbs[cpu].tag()));
+            // Without a tag of its own every load drops all.
+            let entries = match tag {
+                Asid::UNTAGGED => TagEntries::Drop,
+                _ => TagEntries::Keep,
+            };
+            self.load_side(tag, entries);
+        }
+    }
+
+    fn load_side(self, tag: Asid, entries: TagEntries) {
+        self.with(|state| state.begin_load(tag, entries));
+        self.event();
     }
 
     /// Drops what this CPU has cached under a tag (x86: INVPCID of one context).

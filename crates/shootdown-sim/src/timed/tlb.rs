@@ -19,6 +19,26 @@ const WALK_LEVELS: usize = 4;
 /// Bits of a page number that one level resolves.
 const LEVEL_BITS: u32 = 9;
 
+/// Translations of the kernel's pages have it where they are global: no load of a root drops them.
+const GLOBAL: Asid = Asid::new(1 << 13);
+/// The first page of the kernel's half.
+const KERNEL_PAGES: u64 = 1 << 47 >> PAGE_SHIFT;
+/// A tag's number and this is that of its user side, where tags are split. PCIDs have 12 bits.
+const USER_SIDE: u16 = 1 << 12;
+
+/// The tag that user mode has beside `tag`, where tags are split.
+pub(super) fn user_side(tag: Asid) -> Asid {
+    match tag {
+        Asid::UNTAGGED => tag,
+        _ => Asid::new(tag.as_u16() | USER_SIDE),
+    }
+}
+
+/// The tag of which this is one side.
+pub(super) fn kernel_side(tag: Asid) -> Asid {
+    Asid::new(tag.as_u16() & !USER_SIDE)
+}
+
 /// How an access found its translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Translation {
@@ -35,6 +55,8 @@ pub enum Translation {
 pub struct Tlb {
     /// The tags that may have entries, the loaded one first.
     tags: Vec<Asid>,
+    /// Whether each tag has a user side, and no page is global.
+    pub(super) splits_tags: bool,
     counts: TlbCounts,
     first: Cache,
     second: Cache,
@@ -46,6 +68,7 @@ impl Default for Tlb {
     fn default() -> Self {
         Self {
             tags: vec![Asid::UNTAGGED],
+            splits_tags: false,
             counts: TlbCounts::default(),
             first: Cache::default(),
             second: Cache::default(),
@@ -62,7 +85,7 @@ impl Tlb {
         page: u64,
         mapped: Option<u64>,
     ) -> (Translation, u64) {
-        let (shape, tag) = (costs.tlb, self.tag());
+        let (shape, tag) = (costs.tlb, self.tag_of(page));
         if let Some(entry) = self.first.find(shape.l1_sets, tag, page) {
             return (Translation::Cached(entry.frame), 0);
         }
@@ -86,7 +109,7 @@ impl Tlb {
 
     /// How many entries a walk reads; it leaves the upper ones in the paging-structure caches.
     fn walk(&mut self, shape: &TlbShape, page: u64) -> usize {
-        let tag = self.tag();
+        let tag = self.tag_of(page);
         let known = (0..WALK_LEVELS - 1)
             .find(|level| {
                 self.walk[*level]
@@ -123,6 +146,14 @@ impl Tlb {
     /// Drops everything.
     pub fn drop_all(&mut self) {
         self.caches().for_each(Cache::clear);
+    }
+
+    /// The tag of the translations of `page`.
+    fn tag_of(&self, page: u64) -> Asid {
+        match page >= KERNEL_PAGES && !self.splits_tags {
+            true => GLOBAL,
+            false => self.tag(),
+        }
     }
 
     /// The tag that is loaded.

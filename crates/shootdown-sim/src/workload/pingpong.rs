@@ -29,6 +29,8 @@ const WARM_UP_ROUNDS: usize = 4;
 const WARM_UP_TURNS: usize = 64;
 /// Where the pages of a forked process are, in units of 4 KiB.
 const FIRST_PAGE: u64 = 0x7f_0000_0000 >> 12;
+/// Where those of the kernel are.
+const FIRST_KERNEL_PAGE: u64 = 0xffff_8880_0000_0000 >> 12;
 /// Bits of a page number that are random where regions are placed at random (Linux, x86-64: `mmap_rnd_bits`).
 const PLACEMENT_BITS: u32 = 28;
 /// Pages of a space at most: one page table's worth.
@@ -71,6 +73,8 @@ pub struct Pingpong {
     pub order: Order,
     /// What the spaces are called.
     pub names: Names,
+    /// Page-table isolation: user mode has roots of its own.
+    pub isolation: bool,
     /// Decides everything that is drawn.
     pub seed: u64,
     /// Iterations that are measured.
@@ -88,6 +92,7 @@ impl Pingpong {
             placement: Placement::Same,
             order: Order::RoundRobin,
             names: Names::InSequence,
+            isolation: false,
             seed: 1,
             iterations: 20 * spaces,
         }
@@ -102,7 +107,10 @@ impl Pingpong {
         let engine = Engine::new(1);
         engine.set_policy(self.policy);
         let world = World::new(self, &engine);
-        let model = Timed::with_seed(1, self.costs.clone(), self.seed);
+        let mut model = Timed::with_seed(1, self.costs.clone(), self.seed);
+        if self.isolation {
+            model = model.with_split_tags();
+        }
         let machine = Machine::timed(model, || engine.handle_ipi());
         let outcome = Cell::new(None);
         let state = machine.run_each("the engine under pingpong", |_, context| {
@@ -152,6 +160,8 @@ struct World<'a> {
     row: &'a Pingpong,
     engine: &'a Engine<shootdown::Cpus<1>>,
     processes: Vec<Process>,
+    /// The leaf entries of the kernel's pages.
+    kernel_table: Box<[AtomicU64]>,
     /// The order of all turns.
     turns: Vec<usize>,
     stale: Cell<u64>,
@@ -185,6 +195,9 @@ impl<'a> World<'a> {
             row,
             engine,
             processes,
+            kernel_table: (0..row.costs.kernel_pages)
+                .map(|_| AtomicU64::new(Self::frame(row.spaces)))
+                .collect(),
             turns: row
                 .order
                 .turns(row.spaces, warm_up + row.iterations, &mut random),
@@ -209,6 +222,7 @@ impl<'a> World<'a> {
         self.engine.online();
         let mut current = warm_up[0];
         self.engine.switch_to(None, &self.processes[current].space);
+        context.enter_user(self.engine);
         for next in &warm_up[1..] {
             self.turn(context, &mut current, *next);
         }
@@ -219,6 +233,7 @@ impl<'a> World<'a> {
             .unzip();
         let after = counts();
         self.check(context, &mut current);
+        context.enter_kernel();
         self.engine
             .switch_away(&self.processes[current].space, kernel_root_at(0));
         Measured {
@@ -240,20 +255,38 @@ impl<'a> World<'a> {
         }
         let touched_ps = context.now_ps();
         // Two system calls: the write that wakes the other, the read that blocks.
-        context.work(2 * costs.syscall_ps + costs.wake_ps + costs.context_switch_ps);
-        self.switch(current, next);
+        self.in_kernel(context, || {
+            context.work(2 * costs.syscall_ps + costs.wake_ps + costs.context_switch_ps);
+        });
+        self.switch(context, current, next);
         let ended_ps = context.now_ps();
         (ended_ps - started_ps, ended_ps - touched_ps)
     }
 
-    fn switch(&self, current: &mut usize, next: usize) {
+    fn switch(&self, context: Context<'_>, current: &mut usize, next: usize) {
         let (from, to) = (&self.processes[*current], &self.processes[next]);
-        if self.row.spaces == 1 {
-            let user_memory = self.engine.user_memory();
-            user_memory.enter_lazy(&from.space, kernel_root_at(0));
-        }
-        self.engine.switch_to(Some(&from.space), &to.space);
+        self.in_kernel(context, || {
+            if self.row.spaces == 1 {
+                let user_memory = self.engine.user_memory();
+                user_memory.enter_lazy(&from.space, kernel_root_at(0));
+            }
+            self.engine.switch_to(Some(&from.space), &to.space);
+        });
         *current = next;
+    }
+
+    /// A system call: the kernel reads its pages before the `work` and after it, when another space may be loaded.
+    fn in_kernel(&self, context: Context<'_>, work: impl FnOnce()) {
+        let read = || {
+            for (page, entry) in (FIRST_KERNEL_PAGE..).zip(&self.kernel_table) {
+                context.touch(page, entry.as_core());
+            }
+        };
+        context.enter_kernel();
+        read();
+        work();
+        read();
+        context.enter_user(self.engine);
     }
 
     fn touch(&self, context: Context<'_>, process: usize, index: usize, expected: u64) {
@@ -271,17 +304,19 @@ impl<'a> World<'a> {
         for index in 0..self.row.spaces {
             let other = (index + 1) % self.row.spaces;
             let (process, moved) = (&self.processes[index], Self::frame(index) + (1 << 32));
-            self.switch(current, index);
+            self.switch(context, current, index);
             self.touch(context, index, 0, Self::frame(index));
-            self.switch(current, other);
+            self.switch(context, current, other);
             process.table[0].store(moved, Ordering::Release);
             let range =
                 FlushRange::pages((process.first_page as usize) << 12, 1, PageSize::SIZE_4K);
-            self.engine.flush(&process.space, range, FreedTables::No);
-            self.switch(current, index);
+            let work = || self.engine.flush(&process.space, range, FreedTables::No);
+            let flush = || self.in_kernel(context, work);
+            flush();
+            self.switch(context, current, index);
             self.touch(context, index, 0, moved);
             process.table[0].store(Self::frame(index), Ordering::Release);
-            self.engine.flush(&process.space, range, FreedTables::No);
+            flush();
         }
     }
 }

@@ -115,6 +115,64 @@ fn six_slots_fall_off_at_seven_spaces_and_all_slots_do_not() {
     }
 }
 
+fn isolated(row: Pingpong) -> Pingpong {
+    Pingpong {
+        isolation: true,
+        ..row
+    }
+}
+
+/// A turn has four more loads of a root: two system calls, in and out. With tags none of them drops anything, unless the tag has just been
+/// taken from another space: then its user side goes, too.
+#[test]
+fn isolation_costs_four_loads_of_a_root() {
+    let costs = costs();
+    let (kept, dropped) = (costs.load_root_kept_ps, costs.load_root_ps);
+    for (spaces, policy, more_ps) in [
+        (2, Policy::BEFORE, 4 * dropped),
+        (2, Policy::PUBLISHED, 4 * kept),
+        (8, Policy::PUBLISHED, 3 * kept + dropped),
+        (8, Policy::BEST, 4 * kept),
+    ] {
+        let [without, with] =
+            [row(spaces, 128, policy), isolated(row(spaces, 128, policy))].map(|row| row.run());
+        assert_eq!(
+            with.mean_ns() - without.mean_ns(),
+            more_ps as f64 / 1000.0,
+            "{spaces} {}",
+            policy.name()
+        );
+        assert_eq!(walks(&with), walks(&without));
+    }
+}
+
+/// The user side is dropped where a flush left it due, whatever the row.
+#[test]
+fn isolation_uses_nothing_stale() {
+    for policy in POLICIES {
+        for spaces in [1, 2, 7, 64] {
+            let measured = isolated(row(spaces, 16, policy)).run();
+            assert_eq!(measured.stale, 0, "{} {spaces}", policy.name());
+        }
+    }
+}
+
+/// Where they are global no load of a root drops the kernel's translations. With isolation each space has its own of them, and without tags every load
+/// drops them: the write reads them once, the read twice, as another space comes in between.
+#[test]
+fn the_kernels_translations_are_global_without_isolation_only() {
+    let costs = with("kernel_pages", 16.0);
+    let walks = |policy, isolation| {
+        let row = Pingpong::new(2, 0, policy, &costs);
+        walks(&Pingpong { isolation, ..row }.run())
+    };
+    for policy in POLICIES {
+        assert_eq!(walks(policy, false), 0.0);
+    }
+    assert_eq!(walks(Policy::BEFORE, true), 3.0 * 16.0);
+    assert_eq!(walks(Policy::BEST, true), 0.0);
+}
+
 /// Three times 512 pages is what the second level holds; a fourth space has none left when its turn comes.
 #[test]
 fn three_spaces_of_512_pages_fill_the_second_level_exactly() {
@@ -178,11 +236,13 @@ fn twice_as_fast_comes_with_a_larger_tlb() {
 #[test]
 fn a_tlb_that_keeps_four_tags_gains_nothing_from_more() {
     let with_four = with("tlb_tags", 4.0);
-    let walks = |spaces| {
+    let walks = |spaces, isolation| {
         let row = Pingpong::new(spaces, 64, Policy::BEST, &with_four);
-        walks(&row.run())
+        walks(&Pingpong { isolation, ..row }.run())
     };
-    assert_eq!((walks(4), walks(5)), (0.0, 64.0));
+    assert_eq!((walks(4, false), walks(5, false)), (0.0, 64.0));
+    // Pairs of tags are twice as many.
+    assert_eq!((walks(2, true), walks(3, true)), (0.0, 64.0));
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub struct Emulator {
     /// The Linux image to compare with [env: SHOOTDOWN_LINUX; else .lab/linux, else /boot]
     #[arg(long, value_name = "IMAGE")]
     pub kernel: Option<PathBuf>,
-    /// Build the reference kernel with page-table isolation: programs run on roots without it
+    /// Build the reference kernel with page-table isolation: programs run on roots without it (on sim: pingpong)
     #[arg(long)]
     pub isolation: bool,
 }

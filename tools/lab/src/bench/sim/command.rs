@@ -99,6 +99,12 @@ fn program(bench: &Bench) -> Outcome<Simulation> {
         Ok(simulated) => simulated,
         Err((cause, remedy)) => return Err(Failure::input(cause, remedy)),
     };
+    if bench.emulator.isolation && !simulated.isolates {
+        return Err(Failure::input(
+            format!("{name} is not simulated with page-table isolation"),
+            "use --isolation with pingpong, or with --machine qemu",
+        ));
+    }
     let preset = bench.preset.as_deref().unwrap_or(simulated.preset);
     let load = simulated.has_load.then(Load::default);
     let setup = Setup::new(preset, load, &bench.set)?;
@@ -132,14 +138,18 @@ fn params(run: &Run<'_>, findings: &Findings) -> Value {
                 .collect::<Vec<_>>(),
         )
     };
-    json!({
+    let mut params = json!({
         "preset": run.setup.preset.name,
         "figures": run.setup.figures_json(),
         "seed": bench.seed,
         actors: values(actors),
         "pages": values("pages"),
         "policies": bench.policies,
-    })
+    });
+    if bench.emulator.isolation {
+        params["isolation"] = true.into();
+    }
+    params
 }
 
 fn contest(CallsBench { contest, calls }: &CallsBench) -> Outcome<Simulation> {

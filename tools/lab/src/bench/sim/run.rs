@@ -25,6 +25,8 @@ pub struct Simulated {
     pub policies: [&'static str; 3],
     /// Whether what the machine is made to do has figures too.
     pub has_load: bool,
+    /// Whether its kernel may have page-table isolation.
+    pub isolates: bool,
     /// The shapes that the caller asks for.
     pub shapes: fn(&Bench, &Axes) -> Outcome<Shapes>,
     /// Runs all rows.

@@ -32,6 +32,7 @@ pub const PROGRAM: Program = Program {
         preset: "40-core",
         policies: WAITS,
         has_load: false,
+        isolates: false,
         shapes,
         measure,
     }),

@@ -19,6 +19,7 @@ pub const SIMULATED: Simulated = Simulated {
         Evacuation::Best.name(),
     ],
     has_load: false,
+    isolates: false,
     shapes,
     measure,
 };

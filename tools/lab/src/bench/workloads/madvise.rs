@@ -32,6 +32,7 @@ pub const PROGRAM: Program = Program {
         preset: "haswell-ep",
         policies: Program::PLAIN.default_policies,
         has_load: false,
+        isolates: false,
         shapes,
         measure,
     }),

@@ -28,6 +28,7 @@ pub const PROGRAM: Program = Program {
         preset: "kvm-2-to-1",
         policies: TELLINGS,
         has_load: false,
+        isolates: false,
         shapes,
         measure,
     }),

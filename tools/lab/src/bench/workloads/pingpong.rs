@@ -35,6 +35,7 @@ pub const PROGRAM: Program = Program {
         preset: "skylake-laptop",
         policies: Program::PLAIN.default_policies,
         has_load: false,
+        isolates: true,
         shapes,
         measure,
     }),
@@ -112,7 +113,10 @@ fn measure(run: &Run<'_>) -> Findings {
     fill(&mut rows, "ideal_ns", |row, rows| {
         Some(ideal_ns(run, row, rows))
     });
-    let title = "read in a turn; virtual ns a turn, all processes on one CPU";
+    let title = match run.bench.emulator.isolation {
+        true => "read in a turn, page-table isolation; virtual ns a turn, all processes on one CPU",
+        false => "read in a turn; virtual ns a turn, all processes on one CPU",
+    };
     let mut tables = run.table_a_page(&rows, &SIMULATED, title);
     tables.push_str(
         "walks: accesses of a turn that no level of the TLB served; ideal: what a turn takes at least with all tags, \
@@ -133,6 +137,7 @@ fn what(run: &Run<'_>, shape: Shape<'_>, rounds: usize) -> Pingpong {
     Pingpong {
         seed: run.bench.seed,
         iterations: rounds * shape.actors,
+        isolation: run.bench.emulator.isolation,
         ..Pingpong::new(shape.actors, shape.pages, policy, &run.setup.costs)
     }
 }
@@ -171,7 +176,8 @@ fn published_ns(run: &Run<'_>, shape: Shape<'_>) -> Option<f64> {
     PUBLISHED_PINGPONG
         .iter()
         .find(|(policy, pages, _)| (*policy, *pages) == (shape.policy, shape.pages))
-        .filter(|_| run.is_published && shape.actors == PUBLISHED_SPACES)
+        .filter(|_| run.is_published && !run.bench.emulator.isolation)
+        .filter(|_| shape.actors == PUBLISHED_SPACES)
         .map(|(_, _, ns)| *ns)
 }
 

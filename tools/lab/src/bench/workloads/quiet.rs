@@ -24,6 +24,7 @@ pub const PROGRAM: Program = Program {
         preset: "40-core",
         policies: ROWS,
         has_load: false,
+        isolates: false,
         shapes,
         measure,
     }),

@@ -23,6 +23,7 @@ pub const PROGRAM: Program = Program {
         preset: "40-core",
         policies: WAYS,
         has_load: false,
+        isolates: false,
         shapes,
         measure,
     }),

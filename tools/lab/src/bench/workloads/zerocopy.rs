@@ -47,6 +47,7 @@ pub const PROGRAM: Program = Program {
         preset: "40-core-2018",
         policies: Program::PLAIN.default_policies,
         has_load: false,
+        isolates: false,
         shapes,
         measure,
     }),

@@ -51,6 +51,7 @@ pub const PROGRAM: Program = Program {
         preset: "16-core",
         policies: Program::PLAIN.default_policies,
         has_load: true,
+        isolates: false,
         shapes: simulated::shapes,
         measure: simulated::measure,
     }),
