@@ -104,9 +104,52 @@ pub fn copy_from_user(dst: &mut [u8], src: usize) -> Result<(), Fault> {
 
 /// Copies `src` to user memory at `dst`. After an error a part was written.
 pub fn copy_to_user(dst: usize, src: &[u8]) -> Result<(), Fault> {
-    check(dst, src.len())?;
-    // SAFETY: 1. `src` is a slice; the range was checked.
-    unsafe { copy(dst as *mut u8, src.as_ptr(), src.len()) }
+    // SAFETY: 1. `src` is a slice.
+    unsafe { copy_to_user_from(dst, src.as_ptr(), src.len()) }
+}
+
+/// The same from memory that others may be writing to.
+///
+/// # Safety
+///
+/// 1. There are `len` bytes at `src`.
+pub unsafe fn copy_to_user_from(dst: usize, src: *const u8, len: usize) -> Result<(), Fault> {
+    check(dst, len)?;
+    // SAFETY: 1. the caller's, 1; the range was checked.
+    unsafe { copy(dst as *mut u8, src, len) }
+}
+
+/// Writes `values` to user memory `stride` bytes apart, the first at `dst`. After an error a part was written.
+pub fn scatter_to_user(dst: usize, stride: usize, values: &[u16]) -> Result<(), Fault> {
+    let Some(others) = values.len().checked_sub(1) else {
+        return Ok(());
+    };
+    check(dst, others * stride + size_of::<u16>())?;
+    let failed: u32;
+    // SAFETY: the range was checked; a fault at 3 continues at 4. The direction flag is clear.
+    unsafe {
+        asm!(
+            smap_site!(stac),
+            "2: lodsw",
+            "3: mov word ptr [{dst}], ax",
+            "add {dst}, {stride}",
+            "dec {left}",
+            "jnz 2b",
+            "xor eax, eax",
+            "jmp 5f",
+            "4: mov eax, 1",
+            "5:",
+            smap_site!(clac),
+            fault_at!("3", "4"),
+            dst = inout(reg) dst => _,
+            stride = in(reg) stride,
+            left = inout(reg) values.len() => _,
+            inout("rsi") values.as_ptr() => _,
+            out("eax") failed,
+            options(nostack),
+        );
+    }
+    result(failed)
 }
 
 /// Fills user memory with zeroes.

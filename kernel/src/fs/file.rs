@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as linux;
 
@@ -56,14 +56,9 @@ pub struct OpenFile {
     access: u32,
     nonblocking: AtomicBool,
     appending: AtomicBool,
-    cursor: Mutex<Cursor>,
-}
-
-#[derive(Debug)]
-struct Cursor {
-    offset: u64,
+    offset: AtomicU64,
     /// The text of a pseudo file since it was last read from its start.
-    text: Option<(Share<MOST_TEXTS>, Arc<String>)>,
+    text: Mutex<Option<(Share<MOST_TEXTS>, Arc<String>)>>,
 }
 
 impl OpenFile {
@@ -90,10 +85,8 @@ impl OpenFile {
             access,
             nonblocking: AtomicBool::new(false),
             appending: AtomicBool::new(false),
-            cursor: Mutex::new(Cursor {
-                offset: 0,
-                text: None,
-            }),
+            offset: AtomicU64::new(0),
+            text: Mutex::new(None),
         })
     }
 
@@ -106,9 +99,9 @@ impl OpenFile {
             Node::Timer(timer) => timer.read(to, self.is_nonblocking()),
             Node::Epoll(_) => Err(Errno::EINVAL),
             Node::Memory(_) | Node::Stored(_) | Node::Pseudo(_) => {
-                let offset = self.cursor.lock().offset;
+                let offset = self.offset.load(Ordering::Relaxed);
                 let count = self.read_at(to, offset)?;
-                self.cursor.lock().offset = offset + count as u64;
+                self.offset.store(offset + count as u64, Ordering::Relaxed);
                 Ok(count)
             }
             _ => self.read_stream(to),
@@ -164,9 +157,9 @@ impl OpenFile {
             Node::Event(event) => event.write(from, self.is_nonblocking()),
             Node::Timer(_) | Node::Epoll(_) => Err(Errno::EINVAL),
             Node::Memory(file) => {
-                let offset = self.cursor.lock().offset;
+                let offset = self.offset.load(Ordering::Relaxed);
                 let (count, end) = regular::write(file, self.place(offset), from)?;
-                self.cursor.lock().offset = end;
+                self.offset.store(end, Ordering::Relaxed);
                 self.note_change();
                 Ok(count)
             }
@@ -208,28 +201,30 @@ impl OpenFile {
         }
     }
 
-    /// Moves the offset. Returns the new one.
+    /// Moves the offset. Returns the new one. Never sleeps.
     pub fn seek(&self, by: i64, whence: Whence) -> Result<usize, Errno> {
-        let end = match &self.node {
-            Node::Memory(file) | Node::Stored(file) => file.size() as i64,
+        match &self.node {
             Node::PipeReader(_) | Node::PipeWriter(_) | Node::Device(Device::Console) => {
                 return Err(Errno::ESPIPE);
             }
             // As on Linux it may be sought in, to no effect.
             Node::Event(_) => return Ok(0),
-            _ => 0,
+            _ => {}
+        }
+        let from = |base: i64| base.checked_add(by).filter(|&to| to >= 0);
+        let to = match (whence, &self.node) {
+            (Whence::Current, _) => {
+                let moved = |offset: u64| Some(from(offset as i64)? as u64);
+                let before = self
+                    .offset
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+                return Ok((before.map_err(|_| Errno::EINVAL)? as i64 + by) as usize);
+            }
+            (Whence::End, Node::Memory(file) | Node::Stored(file)) => from(file.size() as i64),
+            _ => from(0),
         };
-        let mut cursor = self.cursor.lock();
-        let base = match whence {
-            Whence::Start => 0,
-            Whence::Current => cursor.offset as i64,
-            Whence::End => end,
-        };
-        let to = base
-            .checked_add(by)
-            .filter(|&to| to >= 0)
-            .ok_or(Errno::EINVAL)?;
-        cursor.offset = to as u64;
+        let to = to.ok_or(Errno::EINVAL)? as u64;
+        self.offset.store(to, Ordering::Relaxed);
         Ok(to as usize)
     }
 
@@ -237,13 +232,13 @@ impl OpenFile {
     pub fn read_directory(&self, to: UserBytes) -> Result<usize, Errno> {
         let inode = self.directory().ok_or(Errno::ENOTDIR)?;
         let directory = inode.directory().ok_or(Errno::ENOTDIR)?;
-        let first = self.cursor.lock().offset;
+        let first = self.offset.load(Ordering::Relaxed);
         let (count, next) = directory::read(inode, directory, first, to)?;
-        self.cursor.lock().offset = next;
+        self.offset.store(next, Ordering::Relaxed);
         Ok(count)
     }
 
-    /// What `poll` may report now.
+    /// What `poll` may report now. Never sleeps; but of a set of files the last reference to one may go.
     pub fn ready(&self) -> u16 {
         let bits = match &self.node {
             Node::PipeReader(pipe) => pipe.ready(),
@@ -271,6 +266,11 @@ impl OpenFile {
             Node::Kvm(object) => Some(object.clone()),
             _ => None,
         }
+    }
+
+    /// Whether it is a set of files that are waited for together.
+    pub const fn is_epoll(&self) -> bool {
+        matches!(self.node, Node::Epoll(_))
     }
 
     /// Whether it is the console.
@@ -352,15 +352,14 @@ impl OpenFile {
 
     /// The text of a pseudo file: made anew at its start, so that one pass sees one state.
     fn text(&self, pseudo: Pseudo, offset: u64) -> Result<Arc<String>, Errno> {
-        let kept = |cursor: &Cursor| cursor.text.as_ref().map(|(_, text)| text.clone());
         if offset > 0
-            && let Some(text) = kept(&self.cursor.lock())
+            && let Some((_, text)) = &*self.text.lock()
         {
-            return Ok(text);
+            return Ok(text.clone());
         }
         let text = Arc::new(pseudo.text()?);
         let keep = KEPT_TEXTS.take(1).map(|share| (share, text.clone()));
-        let old = core::mem::replace(&mut self.cursor.lock().text, keep);
+        let old = core::mem::replace(&mut *self.text.lock(), keep);
         drop(old);
         Ok(text)
     }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::attributes::{Attributes, Kind};
 use super::device::Device;
@@ -43,6 +43,8 @@ pub struct Inode {
     names: AtomicU32,
     /// Since the epoch.
     modified_ns: AtomicU64,
+    /// Some process has, or had, a record lock of it. Until then no close has to look for any.
+    pub(super) had_records: AtomicBool,
     pub(super) what: What,
 }
 
@@ -80,6 +82,7 @@ impl Inode {
             permissions: AtomicU32::new(permissions & 0o7777),
             names: AtomicU32::new(0),
             modified_ns: AtomicU64::new(at_ns),
+            had_records: AtomicBool::new(false),
             what,
         }))
     }
@@ -181,8 +184,7 @@ impl Regular {
     pub fn file(&self) -> Result<Arc<MemoryFile>, Errno> {
         let mut file = self.file.lock();
         // Those that came with the kernel are bounded, and there are programs among them.
-        let may_be_made = !self.origin.is_empty() || !heap::is_tight();
-        if file.is_none() && may_be_made {
+        if file.is_none() && (!self.origin.is_empty() || !heap::is_tight()) {
             *file = MemoryFile::new(self.path.clone(), self.origin);
         }
         file.clone().ok_or(Errno::ENOSPC)

@@ -1,5 +1,6 @@
 //! [`Path`]: a path as a program names it, and the walk along it.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -96,12 +97,14 @@ impl Path {
     /// # Errors
     /// As [`find`](Self::find), the first for what is missing on the way.
     pub(super) fn walk(&self, last: LastLink) -> Result<Found, Errno> {
-        let mut text = self.text.clone();
+        let mut text = Cow::Borrowed(&*self.text);
+        let mut walked = 0;
         let mut at = self.start(&text);
         let mut links = 0;
         loop {
-            let rest = text.trim_start_matches('/');
+            let rest = text[walked..].trim_start_matches('/');
             let (name, tail) = rest.split_once('/').unwrap_or((rest, ""));
+            let behind = text.len() - tail.len();
             let directory = at.directory().ok_or(Errno::ENOTDIR)?;
             let is_last = tail.bytes().all(|byte| byte == b'/');
             if matches!(name, "" | "." | "..") {
@@ -111,7 +114,7 @@ impl Path {
                 if is_last {
                     return Ok(Found::at_end(at));
                 }
-                text = String::from(tail);
+                walked = behind;
                 continue;
             }
             if name.len() > NAME_MAX {
@@ -137,7 +140,8 @@ impl Path {
                 if target.starts_with('/') {
                     at = tree::root();
                 }
-                text = format!("{target}{}", &rest[name.len()..]);
+                text = Cow::Owned(format!("{target}{}", &rest[name.len()..]));
+                walked = 0;
                 if text.len() > PATH_MAX {
                     return Err(Errno::ENAMETOOLONG);
                 }
@@ -158,7 +162,7 @@ impl Path {
                 });
             }
             at = inode.ok_or(Errno::ENOENT)?;
-            text = String::from(tail);
+            walked = behind;
         }
     }
 

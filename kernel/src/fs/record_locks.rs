@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 
 use super::file::OpenFile;
 use super::inode::Inode;
@@ -78,6 +79,7 @@ pub fn lock(inode: &Arc<Inode>, wanted: &Record, may_wait: bool) -> Result<(), E
         // One that is split becomes two.
         let has_room = locked.len() + 2 <= MOST_LOCKS && locked.try_reserve(2).is_ok();
         if has_room {
+            inode.had_records.store(true, Ordering::Relaxed);
             cut(&mut locked, inode, wanted.owner, &wanted.bytes);
             locked.push((inode.clone(), wanted.clone()));
         }
@@ -150,7 +152,10 @@ fn cut(
 
 /// Gives up all that the process has locked of a file that it has closed, though it may have it open as another, too.
 pub fn closed(file: &OpenFile, owner: Pid) {
-    if let Some(inode) = file.inode() {
+    // Not behind the lock: what matters is what the process itself has locked before.
+    if let Some(inode) = file.inode()
+        && inode.had_records.load(Ordering::Relaxed)
+    {
         // Whole records: none is split.
         let _whole = unlock(inode, owner, &(0..u64::MAX));
     }

@@ -8,6 +8,8 @@ use super::device::Device;
 use super::file::OpenFile;
 use super::node::Node;
 use super::transfer::copy_in;
+use crate::addr::PAGE_BYTES;
+use crate::arch::uaccess;
 use crate::errno::Errno;
 use crate::mm::file::{Copy, PageRange};
 use crate::mm::{MemoryFile, SharedArea};
@@ -15,7 +17,7 @@ use crate::task;
 use crate::user_memory::UserBytes;
 use crate::vm;
 
-/// Bytes moved at a time: they pass through the stack, because user memory must not be touched under a spin lock.
+/// Bytes written at a time: they pass through the stack, because user memory must not be touched under a spin lock.
 const PIECE_BYTES: usize = 512;
 
 /// What a mapping of a file shows.
@@ -95,17 +97,20 @@ pub(super) fn read(
     offset: u64,
     to: UserBytes,
 ) -> Result<usize, Errno> {
-    let mut piece = [0; PIECE_BYTES];
     let mut done = 0;
     while done < to.len {
-        let room = piece.len().min(to.len - done);
-        let found = file.read(copy, offset.saturating_add(done as u64), &mut piece[..room]);
-        if found == 0 {
+        let rest = to.skip(done);
+        // Each copy is all there or not at all: no page of the program ends in it.
+        let room = rest.len.min(PAGE_BYTES - rest.address % PAGE_BYTES);
+        let part = file.part(copy, offset.saturating_add(done as u64), room);
+        if part.len() == 0 {
             break;
         }
-        match to.skip(done).copy_from(&piece[..found]) {
-            Ok(()) => done += found,
-            Err(errno) if done == 0 => return Err(errno),
+        // SAFETY: 1. they are there until it is dropped.
+        let copied = unsafe { uaccess::copy_to_user_from(rest.address, part.as_ptr(), part.len()) };
+        match copied {
+            Ok(()) => done += part.len(),
+            Err(fault) if done == 0 => return Err(fault.into()),
             Err(_) => break,
         }
         if task::current().is_interrupted() {

@@ -80,7 +80,12 @@ impl FdTable {
 
     /// The file behind the number.
     pub fn get(&self, fd: i32) -> Result<Arc<OpenFile>, Errno> {
-        Ok(self.descriptor(fd)?.file.clone())
+        self.look(fd).cloned()
+    }
+
+    /// The same, for what is done while the table is locked: then nobody counts the file.
+    pub fn look(&self, fd: i32) -> Result<&Arc<OpenFile>, Errno> {
+        Ok(&self.descriptor(fd)?.file)
     }
 
     /// Gives the file the lowest free number from `least` on.

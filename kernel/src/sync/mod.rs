@@ -11,7 +11,8 @@
 //! CPU has to acknowledge, and with interrupts off only polling gets it through (docs/decisions/calls.md, "Waiting
 //! serves the inbox").
 //!
-//! Lock order: changes of a file, its syncs, address space, then shared memory or contents of a file, then frame allocator. Run queues and other task locks are leaves.
+//! Lock order: changes of a file, its syncs, address space, then shared memory or contents of a file, then frame allocator. A table of
+//! descriptors comes before the contents of a file, and before the locks of pipes and their like that `poll` looks at. Run queues and other task locks are leaves.
 //! No spin lock is held over access to user memory that may fault, nor over a ticket's `wait`; the
 //! address space's is held over a wait where others must not see the space in between.
 //!

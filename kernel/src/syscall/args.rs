@@ -1,7 +1,6 @@
 //! Arguments of system calls: six registers, and strings that they point to.
 
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::addr;
@@ -63,17 +62,18 @@ impl Args {
 pub fn read_bytes_with_nul(address: usize, limit: usize) -> Result<Vec<u8>, Errno> {
     const CHUNK_BYTES: usize = 256;
     let mut bytes = Vec::new();
+    let mut chunk = [0; CHUNK_BYTES];
     while bytes.len() < limit {
         // Up to a page boundary only: what lies behind it need not be mapped.
         let at = address.checked_add(bytes.len()).ok_or(Errno::EFAULT)?;
         let in_page = addr::PAGE_BYTES - at % addr::PAGE_BYTES;
-        let mut chunk = vec![0; in_page.min(CHUNK_BYTES).min(limit - bytes.len())];
-        uaccess::copy_from_user(&mut chunk, at).map_err(|_| Errno::EFAULT)?;
+        let chunk = &mut chunk[..in_page.min(CHUNK_BYTES).min(limit - bytes.len())];
+        uaccess::copy_from_user(chunk, at).map_err(|_| Errno::EFAULT)?;
         if let Some(end) = chunk.iter().position(|&b| b == 0) {
             bytes.extend_from_slice(&chunk[..end]);
             return Ok(bytes);
         }
-        bytes.extend_from_slice(&chunk);
+        bytes.extend_from_slice(chunk);
     }
     Err(Errno::ENAMETOOLONG)
 }

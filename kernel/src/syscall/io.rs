@@ -136,7 +136,8 @@ pub(super) fn lseek(me: &Current, a: &Args) -> Outcome {
         linux::SEEK_END => Whence::End,
         _ => return Err(Errno::EINVAL),
     };
-    file(me, a.i32(0))?.seek(a.u64(1) as i64, whence)
+    let files = me.process().files.lock();
+    files.look(a.i32(0))?.seek(a.u64(1) as i64, whence)
 }
 
 pub(super) fn sync(me: &Current, a: &Args) -> Outcome {

@@ -1,6 +1,7 @@
 //! Waiting for files: `poll`, `select` and their like.
 
 use alloc::vec::Vec;
+use core::mem::offset_of;
 
 use linux_raw_sys::general as linux;
 use linux_raw_sys::general::{__kernel_timespec, pollfd, timeval};
@@ -9,6 +10,7 @@ use super::args::Args;
 use super::clock::{self, from_ns, to_timeval};
 use super::outcome::Outcome;
 use super::{io, signals};
+use crate::arch::uaccess;
 use crate::errno::Errno;
 use crate::fs::MAX_FILES;
 use crate::task::signal::{self, SignalSet};
@@ -18,8 +20,8 @@ use crate::user_memory::{UserBytes, UserPtr};
 /// How often a waiting call looks.
 const INTERVAL_NS: u64 = 1_000_000;
 
-/// Entries of `poll` that are read at once, and kept on the stack if there are no more.
-const ENTRIES_AT_ONCE: usize = 16;
+/// Entries of `poll` that are read, looked at and answered at once, and kept on the stack if there are no more.
+const ENTRIES_AT_ONCE: usize = 32;
 
 /// Told unasked.
 const ALWAYS: u16 = (linux::POLLHUP | linux::POLLERR) as u16;
@@ -47,25 +49,37 @@ impl Asked {
             found: 0,
         }
     }
+}
 
-    fn look(&mut self, me: &Current) -> bool {
-        self.found = match self.fd {
-            ..0 => 0,
-            fd => match io::file(me, fd) {
-                Ok(file) => file.ready() & self.events,
+/// Looks at all; how many are ready. The table is locked for a few descriptors at a time, and their files are not counted.
+fn look(me: &Current, asked: &mut [Asked]) -> usize {
+    let table = &me.process().files;
+    let mut ready = 0;
+    for some in asked.chunks_mut(ENTRIES_AT_ONCE) {
+        let mut files = table.lock();
+        for it in some.iter_mut().filter(|it| it.fd >= 0) {
+            it.found = match files.look(it.fd) {
+                Ok(set) if set.is_epoll() => {
+                    // With a look at it a file may end, which is not for a locked table.
+                    let set = set.clone();
+                    drop(files);
+                    let found = set.ready() & it.events;
+                    drop(set);
+                    files = table.lock();
+                    found
+                }
+                Ok(file) => file.ready() & it.events,
                 Err(_) => linux::POLLNVAL as u16,
-            },
-        };
-        self.found != 0
+            };
+            ready += usize::from(it.found != 0);
+        }
     }
+    ready
 }
 
 /// Waits until something is ready, or the deadline. A restart would begin the timeout anew: a signal is EINTR.
 fn wait(me: &Current, asked: &mut [Asked], deadline: Option<Deadline>) -> Outcome {
-    until(deadline, || {
-        let ready = asked.iter_mut().filter_map(|it| it.look(me).then_some(()));
-        Ok(ready.count())
-    })
+    until(deadline, || Ok(look(me, asked)))
 }
 
 /// Looks again and again until it finds something, or the deadline.
@@ -131,10 +145,17 @@ fn poll_until(me: &Current, a: &Args, deadline: Option<Deadline>) -> Outcome {
     };
     read_entries(array, asked)?;
     let ready = wait(me, asked, deadline)?;
-    for (at, it) in asked.iter().enumerate() {
-        // Behind the descriptor and what was asked for.
-        let revents = array.element(at).address().wrapping_add(6);
-        UserPtr::<u16>::new(revents).write(it.found)?;
+    for (at, some) in asked.chunks(ENTRIES_AT_ONCE).enumerate() {
+        let mut found = [0; ENTRIES_AT_ONCE];
+        let found = &mut found[..some.len()];
+        found
+            .iter_mut()
+            .zip(some)
+            .for_each(|(found, it)| *found = it.found);
+        // Nothing else of an entry: another thread may be changing it.
+        let there = array.element(at * ENTRIES_AT_ONCE).address();
+        let revents = there.wrapping_add(offset_of!(pollfd, revents));
+        uaccess::scatter_to_user(revents, size_of::<pollfd>(), found)?;
     }
     Ok(ready)
 }

@@ -3,8 +3,6 @@
 //! A futex is the word itself, not its address: in memory that processes share it is known by its place in that memory,
 //! elsewhere by address space and address. Callers may say that they use it within their process only.
 
-use alloc::sync::Arc;
-
 use crate::arch::uaccess;
 use crate::errno::Errno;
 
@@ -45,23 +43,22 @@ impl FutexKey {
         if !address.is_multiple_of(size_of::<u32>()) {
             return Err(Errno::EINVAL);
         }
-        let space = super::current_space().ok_or(Errno::EFAULT)?;
-        let shared = match scope {
-            FutexScope::Private => None,
-            FutexScope::Shared => space.shared_place(address),
-        };
-        Ok(match shared {
-            Some(shared) => Self {
-                memory: shared.memory,
-                place: shared.offset,
+        super::with_current_space(|space| {
+            let shared = match scope {
+                FutexScope::Private => None,
+                FutexScope::Shared => space.shared_place(address),
+            };
+            let (memory, place) = match shared {
+                Some(shared) => (shared.memory, shared.offset),
+                None => (core::ptr::from_ref(space).addr(), address),
+            };
+            Self {
+                memory,
+                place,
                 address,
-            },
-            None => Self {
-                memory: Arc::as_ptr(&space).addr(),
-                place: address,
-                address,
-            },
+            }
         })
+        .ok_or(Errno::EFAULT)
     }
 
     /// Where the caller sees it.

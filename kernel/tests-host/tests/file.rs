@@ -629,3 +629,28 @@ fn what_may_be_written_to_does_not_merge_with_what_may_not() {
         assert_eq!(protect(writable), Ok(()));
     }
 }
+
+/// A reader copies from it without a lock.
+#[test]
+fn a_part_keeps_its_page_whatever_the_file_gives_up() {
+    let _turn = Turn::new();
+    let file = file_of(0);
+    file.change().write(0, &[5; PAGE_SIZE]).unwrap();
+    sync(&file);
+    let part = file.part(Copy::InMemory, 8, PAGE_SIZE);
+    assert_eq!(part.len(), PAGE_SIZE - 8);
+    assert_eq!(file.evict(), Ok(0), "somebody reads it");
+    file.change().set_size(0).unwrap();
+    let mut others = Vec::new();
+    while let Some(frame) = frames::alloc_zeroed() {
+        others.push(frame);
+    }
+    let mut bytes = [0; PAGE_SIZE];
+    part.copy_to(&mut bytes);
+    assert_eq!(bytes[..PAGE_SIZE - 8], [5; PAGE_SIZE - 8]);
+    let before = frames::free_count();
+    drop(part);
+    assert_eq!(frames::free_count() - before, 1);
+    others.into_iter().for_each(frames::free);
+    assert_eq!(file.part(Copy::InMemory, 0, 1).len(), 0, "the end");
+}

@@ -220,6 +220,26 @@ fn sets_wait_for_time_and_sets_are_waited_for() {
     assert_eq!(wait(&set, 8, 0).unwrap(), []);
 }
 
+fn many_are_polled_at_once() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let kinds = [reader.as_raw_fd(), writer.as_raw_fd(), -1, 9999];
+    let entry = |at: usize| libc::pollfd {
+        fd: kinds[at % 4],
+        events: libc::POLLIN | libc::POLLOUT,
+        revents: libc::POLLERR,
+    };
+    let mut asked: Vec<_> = (0..101).map(entry).collect();
+    // SAFETY: one entry less than there are.
+    let ready = unsafe { libc::poll(asked.as_mut_ptr(), 100, 0) };
+    assert_eq!(ready, 50);
+    for (at, it) in asked.iter().enumerate() {
+        let told = [0, libc::POLLOUT, 0, libc::POLLNVAL][at % 4];
+        let wanted = if at == 100 { libc::POLLERR } else { told };
+        assert_eq!(it.revents, wanted, "{at}");
+        assert_eq!((it.fd, it.events), (entry(at).fd, entry(at).events));
+    }
+}
+
 fn sets_refuse_nonsense() {
     let set = new_set();
     let (reader, _writer) = std::io::pipe().unwrap();
@@ -271,6 +291,7 @@ fn main() -> ExitCode {
             sets_tell_what_is_ready,
             edges_are_told_as_they_come,
             sets_wait_for_time_and_sets_are_waited_for,
+            many_are_polled_at_once,
             sets_refuse_nonsense,
             the_dead_leave_nothing,
         ],

@@ -315,6 +315,22 @@ fn region(file: &File, pages: usize) -> Region {
     Region::of_file(file, pages).expect("a mapping")
 }
 
+fn a_read_ends_where_the_buffer_does() {
+    let from = made(2);
+    from.write_all_at(&[6; 2 * PAGE_BYTES], 0)
+        .expect("two pages");
+    let region = region(&made(1), 2);
+    let read_to = |page: usize, word: usize| {
+        let place = ptr::from_ref(region.word(page, word)).cast_mut().cast();
+        // SAFETY: the kernel writes to the mapping, as far as it is there.
+        unsafe { libc::pread(from.as_raw_fd(), place, PAGE_BYTES, 3) }
+    };
+    assert_eq!(read_to(0, 500), PAGE_BYTES as isize - 500 * 8);
+    assert_eq!(region.word(0, 511).load(Relaxed), 0x0606_0606_0606_0606);
+    assert_eq!(read_to(1, 0), -1);
+    assert_eq!(errno(), libc::EFAULT);
+}
+
 /// How a child ends that reads the page.
 fn reader(region: &Region, page: usize) -> End {
     let child = Child::start(|| region.word(page, 0).load(Relaxed) as i32);
@@ -495,6 +511,7 @@ fn main() -> ExitCode {
             everybody_has_the_same_pages,
             private_pages_are_the_files_until_they_are_written_to,
             nothing_is_there_beyond_the_end,
+            a_read_ends_where_the_buffer_does,
             rights_are_those_of_the_descriptor,
             mappings_keep_what_their_flags_promise,
             shared_mappings_have_no_more_rights_than_their_descriptor,

@@ -118,11 +118,7 @@ impl FileArea {
         // SAFETY: the frame is the caller's, in the direct map, and initialised.
         let bytes = unsafe { core::slice::from_raw_parts_mut(to, PAGE_SIZE) };
         let offset = self.offset(page) as u64;
-        self.file
-            .contents
-            .lock()
-            .read(Copy::InMemory, offset, bytes)
-            > 0
+        self.file.read(Copy::InMemory, offset, bytes) > 0
     }
 
     /// The file's page at `offset`, which is dirty from now on if somebody `writes`.

@@ -152,34 +152,30 @@ impl Contents {
         }
     }
 
-    /// Copies bytes of one page from `offset` on, as many as there are and fit; how many. 0 at the end.
-    pub fn read(&self, copy: Copy, offset: u64, to: &mut [u8]) -> usize {
-        let Some(piece) = self.piece(offset, to.len(), self.size) else {
-            return 0;
+    /// Bytes of one page from `offset` on, `len` at most; none at the end.
+    pub fn part(&self, copy: Copy, offset: u64, len: usize) -> PagePart {
+        let Some(piece) = self.piece(offset, len, self.size) else {
+            return PagePart::of(&[]);
         };
-        let to = &mut to[..piece.len];
         let table = match copy {
             Copy::InMemory => &self.in_memory,
             Copy::Stored => &self.stored,
         };
-        match table
+        let frame = table
             .frame(piece.page)
-            .or_else(|| self.stored.frame(piece.page))
-        {
-            Some(frame) => {
-                let from = frame.to_direct().wrapping_add(piece.into_page);
-                // SAFETY: the table owns the frame, in which the piece ends. Programs may be writing to it: then it
-                // is theirs to say what they expect to read.
-                unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, piece.len) };
-            }
-            None => {
-                let start = self.origin.len().min(piece.page + piece.into_page);
-                let there = &self.origin[start..][..piece.len.min(self.origin.len() - start)];
-                to[..there.len()].copy_from_slice(there);
-                to[there.len()..].fill(0);
-            }
+            .or_else(|| self.stored.frame(piece.page));
+        if let Some(frame) = frame {
+            return PagePart {
+                bytes: frame.to_direct().wrapping_add(piece.into_page),
+                len: piece.len,
+                share: Some(Share::another(frame)),
+            };
         }
-        piece.len
+        let start = self.origin.len().min(piece.page + piece.into_page);
+        match &self.origin[start..] {
+            [] => PagePart::of(&ZEROES[..piece.len]),
+            there => PagePart::of(&there[..piece.len.min(there.len())]),
+        }
     }
 
     /// Copies bytes to one page from `offset` on, which becomes dirty, and the file as long as that takes; how many.
@@ -194,7 +190,7 @@ impl Contents {
             self.set_size(end);
         }
         let to = frame.to_direct().wrapping_add(piece.into_page);
-        // SAFETY: the table owns the frame, in which the piece ends; programs may be reading it, as in `read`.
+        // SAFETY: the table owns the frame, in which the piece ends; programs may be reading it, as in `PagePart`.
         unsafe { to.copy_from_nonoverlapping(from.as_ptr(), piece.len) };
         self.mark_dirty(piece.page);
         Ok(piece.len)
@@ -329,6 +325,55 @@ impl Contents {
             into_page,
             len: usize::try_from(left).map_or(len, |left| len.min(left)),
         })
+    }
+}
+
+/// What a page has that was never written to.
+static ZEROES: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+
+/// Bytes of one page of a file, for a copy without the lock of its contents. It owns a share of the page: whatever the file gives up meanwhile, the
+/// frame is nobody else's before it is dropped. Who writes to the page meanwhile may be seen in part, as on Linux.
+#[derive(Debug)]
+pub struct PagePart {
+    bytes: *const u8,
+    len: usize,
+    share: Option<Share>,
+}
+
+impl PagePart {
+    const fn of(bytes: &'static [u8]) -> Self {
+        Self {
+            bytes: bytes.as_ptr(),
+            len: bytes.len(),
+            share: None,
+        }
+    }
+
+    /// Where they are: to be read until this is dropped, by accesses that bear others' writes.
+    pub const fn as_ptr(&self) -> *const u8 {
+        self.bytes
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies them to the start of `to`, which is not shorter.
+    pub fn copy_to(&self, to: &mut [u8]) {
+        let to = &mut to[..self.len];
+        // SAFETY: the share keeps the frame, or they are there for ever. Programs may be writing to it: then it is theirs to say what they expect to read.
+        unsafe {
+            to.as_mut_ptr()
+                .copy_from_nonoverlapping(self.bytes, self.len)
+        };
+    }
+}
+
+impl Drop for PagePart {
+    fn drop(&mut self) {
+        let last = self.share.take().and_then(Share::release);
+        last.into_iter().for_each(frames::free);
     }
 }
 

@@ -1,10 +1,11 @@
 //! [`MemoryFile`]: a file whose bytes are in memory.
 
-use super::contents::{Contents, Copy};
+use super::contents::{Contents, Copy, PagePart};
 use super::evict::make_room;
 use super::lanes::Lanes;
 use super::mappers::Mappers;
 use crate::mm::error::MapError;
+use crate::mm::layout::PAGE_SIZE;
 use crate::mm::space::MemorySpace;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use alloc::collections::BTreeMap;
@@ -85,9 +86,24 @@ impl MemoryFile {
         self.contents.lock().size()
     }
 
+    /// Bytes from `offset` on, `len` at most, and not beyond the end of a page; none at the end of the file.
+    pub fn part(&self, copy: Copy, offset: u64, len: usize) -> PagePart {
+        self.contents.lock().part(copy, offset, len)
+    }
+
     /// Copies bytes from `offset` on, at most to the end of a page; how many. 0 at the end of the file.
     pub fn read(&self, copy: Copy, offset: u64, to: &mut [u8]) -> usize {
-        self.contents.lock().read(copy, offset, to)
+        let mut done = 0;
+        // What it was made with may end within the page.
+        loop {
+            let at = offset + done as u64;
+            let part = self.part(copy, at, to.len() - done);
+            part.copy_to(&mut to[done..]);
+            done += part.len();
+            if part.len() == 0 || (at + part.len() as u64).is_multiple_of(PAGE_SIZE as u64) {
+                return done;
+            }
+        }
     }
 
     /// Begins to write; sleeps while somebody else does. Context: as [`SleepMutex::lock`].
