@@ -23,6 +23,10 @@ use shootdown::{Cpus, guest::*, remote::*, secondary::*, tags::*, watch::*};
 pub const PAGE: usize = 4096;
 /// The first page of windows; from here to [`GLOBAL`] an entry of one root is in no other.
 pub const WINDOW: usize = 500;
+/// Pages of a region of a tracked space; the last one has all from [`WINDOW`] on.
+pub const REGION: usize = 10;
+/// Roots from this number on are CPUs' own roots of tracked spaces.
+pub const OWN_ROOTS: u64 = 1000;
 /// Tags for virtual CPUs on each CPU.
 pub const GUEST_TAGS: usize = 2;
 /// The first global page.
@@ -143,6 +147,8 @@ pub struct Puppet {
     table: Mutex<BTreeMap<usize, u64>>,
     /// Entries of one root only.
     own_tables: Mutex<BTreeMap<(u64, usize), u64>>,
+    /// The space whose tables the entry of a CPU's own root for a region leads to.
+    taken: Mutex<BTreeMap<(u64, usize), u64>>,
     pub loads: Log<Load>,
     /// Whether loads keep contract 4.
     pub load_order: Mutex<LoadOrder>,
@@ -327,6 +333,12 @@ where
 
     unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
         self.insist_irqs_off("while a root is copied");
+        if private >= OWN_ROOTS {
+            let region = self.region_of(range.start());
+            assert_eq!(region, self.region_of(range.end() - 1));
+            self.taken.lock().unwrap().insert((private, region), shared);
+            return;
+        }
         let concerns =
             |page: usize| page < WINDOW * PAGE && range.start() <= page && page < range.end();
         let mut tables = self.own_tables.lock().unwrap();
@@ -338,6 +350,16 @@ where
             .collect();
         tables.retain(|(root, page), _| *root != private || !concerns(*page));
         tables.extend(entries);
+    }
+
+    fn region_of(&self, address: usize) -> usize {
+        address / PAGE / REGION
+    }
+
+    unsafe fn clear_top(&self, private: u64, range: FlushRange) {
+        self.insist_irqs_off("while a root is changed");
+        let region = self.region_of(range.start());
+        self.taken.lock().unwrap().remove(&(private, region));
     }
 
     fn splits_tags(&self) -> bool {
@@ -739,12 +761,15 @@ impl Puppet {
         let address = page * PAGE;
         let (root, _) = *cpu.loaded.lock().unwrap();
         let tag = cpu.tag_of(address);
-        let own = self
-            .own_tables
-            .lock()
-            .unwrap()
-            .get(&(root, address))
-            .copied();
+        let region = (root, page / REGION);
+        let shared = match root >= OWN_ROOTS {
+            true => self.taken.lock().unwrap().get(&region).copied(),
+            false => Some(root),
+        };
+        let own = shared.and_then(|root| {
+            let tables = self.own_tables.lock().unwrap();
+            tables.get(&(root, address)).copied()
+        });
         let walked = own.or_else(|| self.table.lock().unwrap().get(&address).copied());
         let mut tlb = cpu.tlb.lock().unwrap();
         if let Some(cached) = tlb.get(&(tag, address)) {
