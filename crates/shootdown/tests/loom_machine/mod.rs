@@ -36,6 +36,8 @@ pub const NO_USER: KernelRoot = unsafe { KernelRoot::new(0) };
 pub const TABLE_OWNER: u64 = 1;
 /// A private root, which leads through [`Model::table_page`] if its copy of the shared top-level entry does.
 pub const PRIVATE: u64 = 7;
+/// A CPU's own root of a tracked space, each of whose pages is a region; the first leads through [`Model::table_page`].
+pub const OWN_ROOT: u64 = 8;
 pub const PAGE: usize = 4096;
 
 /// Page tables number `number`.
@@ -69,6 +71,8 @@ loom::thread_local! {
     /// The top-level entry of this CPU's private root, and whether the CPU has it cached.
     static COPY: Cell<bool> = Cell::new(false);
     static COPY_CACHED: Cell<bool> = Cell::new(false);
+    /// The regions whose entry this CPU's own root has.
+    static TAKEN: Cell<[bool; PAGES]> = Cell::new([false; PAGES]);
     static CACHED: Cell<[[Option<u64>; PAGES]; CACHES]> = Cell::new([[None; PAGES]; CACHES]);
     /// What guests have cached, by tag.
     static GUEST_CACHED: Cell<[[Option<u64>; PAGES]; GUEST_TAGS + 1]> = Cell::new([[None; PAGES]; GUEST_TAGS + 1]);
@@ -87,10 +91,14 @@ fn with_cached<R>(change: impl FnOnce(&mut [Option<u64>; PAGES]) -> R) -> R {
     })
 }
 
-/// What a processor with [`PRIVATE`] loaded may do at any time: use the top-level entry, and keep it.
+/// What a processor with [`PRIVATE`] or [`OWN_ROOT`] loaded may do at any time: use the top-level entry, and keep it.
 pub fn speculate(table: &TablePage) {
-    let leads_there = COPY.with(Cell::get) || COPY_CACHED.with(Cell::get);
-    if LOADED.with(Cell::get) == PRIVATE && leads_there {
+    let has_entry = match LOADED.with(Cell::get) {
+        PRIVATE => COPY.with(Cell::get),
+        OWN_ROOT => TAKEN.with(Cell::get)[0],
+        _ => return,
+    };
+    if has_entry || COPY_CACHED.with(Cell::get) {
         table.walk();
         COPY_CACHED.with(|cached| cached.set(true));
     }
@@ -253,9 +261,24 @@ where
 
     const HAS_WINDOWS: bool = true;
 
-    unsafe fn copy_shared_top(&self, _: u64, _: u64, _: FlushRange) {
+    unsafe fn copy_shared_top(&self, _: u64, private: u64, range: FlushRange) {
         speculate(&self.table_page);
+        if private == OWN_ROOT {
+            let region = self.region_of(range.start());
+            let is_there = region > 0 || self.shared_top.load(Ordering::Relaxed);
+            self.set_taken(region, is_there);
+            return self.walk_ahead();
+        }
         COPY.with(|copy| copy.set(self.shared_top.load(Ordering::Relaxed)));
+    }
+
+    fn region_of(&self, address: usize) -> usize {
+        address / PAGE
+    }
+
+    unsafe fn clear_top(&self, _: u64, range: FlushRange) {
+        speculate(&self.table_page);
+        self.set_taken(self.region_of(range.start()), false);
     }
 
     fn local_flush(&self, operation: LocalFlush) {
@@ -271,6 +294,7 @@ where
             LocalFlush::Space => with_cached(|entries| *entries = [None; PAGES]),
             LocalFlush::All => CACHED.with(|cached| cached.set([[None; PAGES]; CACHES])),
         }
+        self.walk_ahead();
         speculate(&self.table_page);
     }
 
@@ -309,8 +333,10 @@ where
         } else if before == TABLE_OWNER {
             self.table_page.walk();
         }
-        // The models of private roots have no tags: the load drops what is cached.
-        COPY_CACHED.with(|cached| cached.set(false));
+        // The models of windows have no tags: the load drops what is cached.
+        if root == PRIVATE || root == OWN_ROOT && entries == TagEntries::Drop {
+            COPY_CACHED.with(|cached| cached.set(false));
+        }
         speculate(&self.table_page);
         self.drop_flushed_everywhere();
         TAG.with(|tag| tag.set(usize::from(asid.as_u16())));
@@ -320,11 +346,12 @@ where
                     *entry = None;
                 }
                 // A processor may walk the new tables at once, on speculation.
-                if entry.is_none() && root != NO_USER.as_u64() {
+                if entry.is_none() && root != NO_USER.as_u64() && root != OWN_ROOT {
                     *entry = Some(self.table[page].load(Ordering::Relaxed));
                 }
             }
         });
+        self.walk_ahead();
     }
 
     fn flushes_remotely(&self) -> bool {
@@ -393,6 +420,28 @@ impl<const N: usize> Model<N>
 where
     Cpus<N>: Capacity,
 {
+    fn set_taken(&self, region: usize, is_taken: bool) {
+        TAKEN.with(|taken| {
+            let mut all = taken.get();
+            all[region] = is_taken;
+            taken.set(all);
+        });
+    }
+
+    /// A processor with [`OWN_ROOT`] loaded walks to what it can reach, on speculation.
+    fn walk_ahead(&self) {
+        if LOADED.with(Cell::get) != OWN_ROOT {
+            return;
+        }
+        let taken = TAKEN.with(Cell::get);
+        with_cached(|entries| {
+            for page in (0..PAGES).filter(|page| taken[*page]) {
+                let walked = || self.table[page].load(Ordering::Relaxed);
+                entries[page] = Some(entries[page].unwrap_or_else(walked));
+            }
+        });
+    }
+
     fn drop_structures(&self, cpu: CpuId) {
         if self.hypervisor == Hypervisor::TakesByCall {
             let mut structures = self.structures[cpu.index()].lock().unwrap();
