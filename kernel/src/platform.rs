@@ -292,6 +292,14 @@ unsafe impl Platform for KernelPlatform {
         top::copy_top(shared, private, range);
     }
 
+    fn region_of(&self, address: usize) -> usize {
+        top::region_of(address)
+    }
+
+    unsafe fn clear_top(&self, private: u64, range: FlushRange) {
+        top::clear_top(PhysAddr::new(private), range);
+    }
+
     #[inline]
     fn prefetch_write(&self, address: usize) {
         shootdown_x86::cache::prefetch_write(address);

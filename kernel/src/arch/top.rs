@@ -24,6 +24,24 @@ pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
     }
 }
 
+/// Which of a space's regions `addr` is in: the number of its root entry.
+pub const fn region_of(addr: usize) -> usize {
+    addr / TOP_ENTRY_BYTES
+}
+
+/// Clears those entries of the root table `private` that translate `range`; with isolation those of its user root, too. Context as of [`copy_top`].
+pub fn clear_top(private: PhysAddr, range: FlushRange) {
+    clear(private, range);
+    #[cfg(feature = "isolation")]
+    user_root(private).inspect(|root| clear(*root, range));
+}
+
+fn clear(root: PhysAddr, range: FlushRange) {
+    let first = range.start() / TOP_ENTRY_BYTES;
+    let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
+    (entries(root)[first..behind].iter()).for_each(|entry| entry.store(0, Ordering::Relaxed));
+}
+
 fn copy(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
     let first = range.start() / TOP_ENTRY_BYTES;
     let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);

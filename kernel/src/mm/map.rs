@@ -3,7 +3,7 @@
 use super::error::MapError;
 use super::frames::{self, Share};
 use super::invalidate::Gather;
-use super::layout::{MMAP_TOP, PAGE_SIZE, USER_START, page_ceil};
+use super::layout::PAGE_SIZE;
 use super::prot::Prot;
 use super::pte::Pte;
 use super::range::UserRange;
@@ -15,6 +15,10 @@ use super::vma::{Area, AreaKind};
 pub enum Placement {
     /// At the wished address if that is free, else anywhere.
     Anywhere,
+    /// The same in the region of a thread, if it has one, or in one of nobody.
+    Home(Option<usize>),
+    /// In a region of nobody.
+    Fresh,
     /// At the given address, in place of what is there (`MAP_FIXED`).
     Fixed,
     /// At the given address, refused if something is there (`MAP_FIXED_NOREPLACE`).
@@ -115,30 +119,6 @@ impl MemorySpace {
 }
 
 impl Inner {
-    /// The range a request gets; with [`Placement::Fixed`] it may be occupied.
-    fn place(&self, request: &MapRequest) -> Result<UserRange, MapError> {
-        let len = page_ceil(request.len).filter(|len| *len > 0);
-        let len = len.ok_or(if request.len == 0 {
-            MapError::Invalid
-        } else {
-            MapError::NoMemory
-        })?;
-        if request.placement == Placement::Anywhere {
-            let wished = UserRange::new(request.addr, len).ok();
-            let wished = wished.filter(|r| r.start() >= USER_START && self.areas.is_free(*r));
-            let found = wished.or_else(|| self.areas.find_gap(len, USER_START, MMAP_TOP));
-            return found.ok_or(MapError::NoMemory);
-        }
-        let range = UserRange::new(request.addr, len)?;
-        if range.start() < USER_START {
-            return Err(MapError::Forbidden);
-        }
-        if request.placement == Placement::FixedIfFree && !self.areas.is_free(range) {
-            return Err(MapError::Exists);
-        }
-        Ok(range)
-    }
-
     /// Forgets areas, frames and emptied tables of `range`; on an error nothing is changed.
     pub(super) fn remove(
         &mut self,

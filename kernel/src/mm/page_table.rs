@@ -70,6 +70,8 @@ pub struct PageTable {
     root: PhysAddr,
     /// An entry of the root has changed since [`take_top_change`](Self::take_top_change).
     top_changed: AtomicBool,
+    /// Tables that the root leads to stay, also those that serve nothing.
+    keeps_top: bool,
 }
 
 impl PageTable {
@@ -93,6 +95,7 @@ impl PageTable {
         Some(Self {
             root: frames::alloc_zeroed()?.into_raw(),
             top_changed: AtomicBool::new(false),
+            keeps_top: false,
         })
     }
 
@@ -130,6 +133,11 @@ impl PageTable {
     /// Physical address of the root table.
     pub const fn root(&self) -> PhysAddr {
         self.root
+    }
+
+    /// From now on entries of the root stay: CPUs that have [taken](super::reach) them need not do so again.
+    pub fn keep_top(&mut self) {
+        self.keeps_top = true;
     }
 
     /// The leaf entry for the user address `addr`, with tables made on the way; `None` without memory.
@@ -277,7 +285,7 @@ impl PageTable {
             if let Some(inside) = inside.filter(|_| level > 1) {
                 self.prune_table(child, level - 1, start, inside, gap, sink);
             }
-            if whole {
+            if whole && !(level == ROOT_LEVEL && self.keeps_top) {
                 debug_assert!(cells(self, child).iter().all(|cell| cell.load().is_empty()));
                 cell.take();
                 self.mirror(level, index, Pte::EMPTY);

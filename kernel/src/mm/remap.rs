@@ -8,6 +8,7 @@ use super::page_table::LEAF_TABLE_BYTES;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::Area;
+use crate::arch::top::region_of;
 
 /// Where `mremap` may put the mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,12 @@ impl MemorySpace {
         let mut gather = Gather::of(self, UserRange::ALL);
         let outcome = inner.remap(old, new_len, destination, &mut gather);
         let pending = self.submit(&mut inner, gather);
+        let moves = |new: &usize| region_of(*new) != region_of(addr);
+        if self.is_tracked() && outcome.as_ref().is_ok_and(moves) {
+            // Whoever unmaps the pages from where they are now asks others than those that have them from here.
+            pending.finish();
+            return outcome;
+        }
         drop(inner);
         pending.finish();
         outcome
@@ -125,7 +132,8 @@ impl Inner {
         if destination == Destination::Stay {
             return Err(MapError::NoMemory);
         }
-        let gap = self.areas.find_gap(new_len, USER_START, MMAP_TOP);
+        let beside = self.gap_in(region_of(old.start()), new_len);
+        let gap = beside.or_else(|| self.areas.find_gap(new_len, USER_START, MMAP_TOP));
         self.move_to(area, old, gap.ok_or(MapError::NoMemory)?, gather)
     }
 

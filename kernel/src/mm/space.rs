@@ -6,6 +6,7 @@ use super::invalidate::InFlight;
 use super::layout::PhysAddr;
 use super::nested::Machines;
 use super::page_table::PageTable;
+use super::reach::OwnRoots;
 use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
 use super::witness;
@@ -13,11 +14,13 @@ use crate::arch::paging::kernel_root;
 use crate::cpus::Cpus;
 use crate::platform::SHOOTDOWN;
 use crate::sync::{PassedMutex, PassedMutexGuard};
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicUsize;
 use shootdown::{AddressSpace, Root};
+use spin::Once;
 
 /// The address space of one process: its areas, its page table, and the engine's side of it.
 ///
@@ -38,6 +41,8 @@ pub struct MemorySpace {
     pub(super) in_flight: InFlight,
     /// Virtual machines that show parts of it.
     pub(super) machines: Machines,
+    /// Once threads share it. Behind the engine's side of the space, which looks there.
+    pub(super) reach: Once<Box<OwnRoots>>,
     /// Which barriers its threads may ask for.
     pub(super) barriers: Barriers,
 }
@@ -49,6 +54,8 @@ pub struct Inner {
     pub(super) table: PageTable,
     /// Start and present end of the heap that `brk` moves; equal when there is none.
     pub(super) heap: (usize, usize),
+    /// Which region was given last to a thread that had none.
+    pub(super) last_home: usize,
 }
 
 impl MemorySpace {
@@ -66,6 +73,7 @@ impl MemorySpace {
             areas: Areas::new(),
             table,
             heap: (0, 0),
+            last_home: 0,
         };
         Ok(Arc::new_cyclic(|this| Self {
             engine,
@@ -74,6 +82,7 @@ impl MemorySpace {
             inner: PassedMutex::new(inner),
             in_flight: InFlight::none(),
             machines: Machines::new(),
+            reach: Once::new(),
             barriers: Barriers::none(),
         }))
     }
@@ -82,7 +91,10 @@ impl MemorySpace {
     /// [`rest`](Self::rest) began if it is `previous` itself. Interrupts or preemption must be off, and the caller keeps the space alive until this CPU has
     /// left it.
     pub fn activate(&self, previous: Option<&Self>) {
-        SHOOTDOWN.switch_to(previous.map(|space| &space.engine), &self.engine);
+        let previous = previous.map(|space| &space.engine);
+        if !self.activate_own(previous) {
+            SHOOTDOWN.switch_to(previous, &self.engine);
+        }
     }
 
     /// This CPU keeps the address space loaded, but uses no user memory until [`activate`](Self::activate): flushes leave
@@ -142,6 +154,12 @@ impl MemorySpace {
         if inner.table.take_top_change() {
             self.engine.top_changed();
         }
+    }
+}
+
+impl Drop for MemorySpace {
+    fn drop(&mut self) {
+        self.reach.get().inspect(|roots| roots.retire(&self.engine));
     }
 }
 

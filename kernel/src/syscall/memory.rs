@@ -6,6 +6,7 @@ use super::args::Args;
 use super::outcome::{Outcome, all_known, done};
 use super::resident;
 use crate::addr::{PAGE_BYTES, USER_END};
+use crate::arch::top::region_of;
 use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::mm::{
@@ -79,11 +80,12 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         0 => Populate::OnDemand,
         _ => Populate::Now,
     };
+    let is_reserved = flags & linux::MAP_ANONYMOUS != 0 && prot == Prot::NONE;
     let request = MapRequest {
         addr: a.usize(0),
         len: a.usize(1),
         prot,
-        placement: placement(flags),
+        placement: placement(me, flags, is_reserved)?,
         populate,
         kind: AreaKind::Anonymous,
     };
@@ -135,7 +137,7 @@ fn map_zeroes(request: MapRequest, shared: bool) -> Outcome {
         true => AreaKind::Shared(SharedArea::new().ok_or(Errno::ENOMEM)?),
         false => AreaKind::Anonymous,
     };
-    Ok(space()?.map(MapRequest { kind, ..request })?)
+    map(MapRequest { kind, ..request })
 }
 
 /// A page that the kernel has, too.
@@ -144,17 +146,32 @@ fn map_shared(request: MapRequest, area: SharedArea, is_whole: bool) -> Outcome 
         return Err(Errno::EINVAL);
     }
     let kind = AreaKind::Shared(area);
-    Ok(space()?.map(MapRequest { kind, ..request })?)
+    map(MapRequest { kind, ..request })
 }
 
-fn placement(flags: u32) -> Placement {
-    if flags & linux::MAP_FIXED_NOREPLACE != 0 {
+fn map(request: MapRequest) -> Outcome {
+    let (space, placement) = (space()?, request.placement);
+    let start = space.map(request)?;
+    if placement == Placement::Home(None) {
+        task::current().set_home(region_of(start));
+    }
+    Ok(start)
+}
+
+/// A thread that shares its space has its mappings in a region of its own, but for a stack: that is another's. musl reserves one without rights (`is_reserved`) and gives
+/// them afterwards, to all but its end.
+fn placement(me: &Current, flags: u32, is_reserved: bool) -> Result<Placement, Errno> {
+    Ok(if flags & linux::MAP_FIXED_NOREPLACE != 0 {
         Placement::FixedIfFree
     } else if flags & linux::MAP_FIXED != 0 {
         Placement::Fixed
+    } else if flags & linux::MAP_STACK != 0 || is_reserved {
+        Placement::Fresh
+    } else if space()?.is_tracked() {
+        Placement::Home(me.home())
     } else {
         Placement::Anywhere
-    }
+    })
 }
 
 /// The pages of a file themselves.
@@ -164,7 +181,7 @@ fn map_pages(request: MapRequest, offset: u64, kind: impl FnOnce(usize) -> AreaK
         return Err(Errno::EOVERFLOW);
     }
     let kind = kind(offset as usize);
-    Ok(space()?.map(MapRequest { kind, ..request })?)
+    map(MapRequest { kind, ..request })
 }
 
 pub(super) fn munmap(a: &Args) -> Outcome {

@@ -11,8 +11,10 @@ use super::stack::KernelStack;
 use super::thread::NewThread;
 use super::{Current, Pid, Process, Thread, Tid, sched, start};
 use crate::arch::fpu::{self, FpuState};
+use crate::arch::top::region_of;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
+use crate::mm::layout::MMAP_TOP;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::user_memory::UserPtr;
 
@@ -57,6 +59,7 @@ pub fn clone_thread(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> 
         space: current_space()?,
         signals: me.signals.lock().for_thread(),
     };
+    kin.space.track();
     let thread = child_of(me, kin, request, frame)?;
     tell_parent(request, reserved.tid());
     process.add_thread(thread.clone())?;
@@ -182,10 +185,19 @@ fn child_of(
         name: me.name().as_bytes(),
         own_tid: request.child_tid,
     });
+    if let Some(home) = home_of(me, request) {
+        thread.set_home(home);
+    }
     if let Some(pointer) = request.clear_child_tid {
         thread.set_clear_child_tid(pointer.address());
     }
     Ok(thread)
+}
+
+/// The region of the child's stack, if that is nobody else's: libraries map it in the parent.
+fn home_of(me: &Current, request: &CloneRequest) -> Option<usize> {
+    let region = region_of(request.stack.checked_sub(1)?);
+    (region != region_of(MMAP_TOP - 1) && Some(region) != me.home()).then_some(region)
 }
 
 /// Puts the child's number where the parent wants it. As on Linux, nobody is told when that is nowhere; the child sees to

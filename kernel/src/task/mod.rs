@@ -69,9 +69,10 @@ pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
     before_user_return, catch_up, catch_up_before_access, change_space, close_cpu, close_window,
-    cpu_count, defer_flushes, doze, expire_deadlines, hand_over, open_window, park_uninterrupted,
-    preempt, preempt_interrupted, refresh_windows, reopen_cpu, set_affinity, set_scheduling,
-    sleep_until, tell_server, timer_tick, unpark, usable_cpu_bits, vacate, yield_now,
+    cpu_count, defer_flushes, doze, expire_deadlines, hand_over, load_own_root, open_window,
+    park_uninterrupted, preempt, preempt_interrupted, refresh_windows, reopen_cpu, set_affinity,
+    set_scheduling, sleep_until, take_region, tell_server, timer_tick, unpark, usable_cpu_bits,
+    vacate, yield_now,
 };
 pub use scheduling::{Priority, Rule, SLICE_NS, Scheduling};
 pub use signal::{UserException, user_exception};

@@ -71,6 +71,8 @@ pub struct Thread {
     usage: Meter,
     /// Where its list of robust futexes is; 0 for nowhere.
     pub(super) robust_list: AtomicUsize,
+    /// One more than the region where its mappings go; 0 for none.
+    home: AtomicUsize,
     /// What it serves, and which server it waits for.
     pub(crate) server_link: Mutex<zerocopy::Link>,
     /// Link of the [`ThreadList`] that the thread is in.
@@ -162,6 +164,7 @@ impl Thread {
             name: Mutex::new([0; NAME_BYTES]),
             usage: Meter::default(),
             robust_list: AtomicUsize::new(0),
+            home: AtomicUsize::new(0),
             server_link: Mutex::new(zerocopy::Link::new()),
             next_waiter: Mutex::new(None),
             next_sleeper: Mutex::new(None),
@@ -231,6 +234,16 @@ impl Thread {
     /// Where to put a zero, and a futex wake-up, as the thread ends; 0 for nowhere.
     pub fn set_clear_child_tid(&self, address: usize) {
         self.clear_child_tid.store(address, Ordering::Relaxed);
+    }
+
+    /// The region of its space where its mappings go, if it has one.
+    pub fn home(&self) -> Option<usize> {
+        self.home.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// From now on they go there.
+    pub fn set_home(&self, region: usize) {
+        self.home.store(region + 1, Ordering::Relaxed);
     }
 
     /// Where its list of robust futexes is; 0 for nowhere.

@@ -46,6 +46,10 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
     if paging::permits_now(Fault { address, code }) && tlb::retry(address) {
         return;
     }
+    // Where the kernel must not sleep, too.
+    if address < USER_END && code & CODE_PRESENT == 0 && task::take_region(address) {
+        return;
+    }
     let access = FaultAccess {
         write: code & CODE_WRITE != 0,
         exec: code & CODE_FETCH != 0,
@@ -97,6 +101,7 @@ fn resolve(address: usize, access: FaultAccess) -> Result<(), FaultError> {
     if task::refresh_windows() {
         return Ok(());
     }
+    task::load_own_root();
     let resolve = |space: &MemorySpace| {
         if space.is_granted(address, access) {
             return Ok(());

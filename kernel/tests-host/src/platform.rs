@@ -154,4 +154,12 @@ unsafe impl Platform for KernelPlatform {
         let [shared, private] = [shared, private].map(PhysAddr::new);
         top::copy_top(shared, private, range);
     }
+
+    fn region_of(&self, address: usize) -> usize {
+        top::region_of(address)
+    }
+
+    unsafe fn clear_top(&self, private: u64, range: FlushRange) {
+        top::clear_top(PhysAddr::new(private), range);
+    }
 }

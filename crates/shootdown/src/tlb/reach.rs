@@ -376,12 +376,12 @@ impl<P: Platform> Reach<'_, P> {
     }
 
     /// This CPU may translate the region of `address` from now on: its entry in the loaded root, which is `root`, becomes that of the shared one. Call it at a page fault there;
-    /// again after a top-level entry was added. Whether the region was new to this CPU.
+    /// again after a top-level entry was added. Whether the region was new to this CPU; false, and nothing done, where another root is loaded.
     ///
-    /// Context: this CPU has `root` loaded and the caller does not leave it meanwhile. Does not block. Not for NMI-like contexts.
+    /// Context: the caller does not leave this CPU meanwhile. Does not block. Not for NMI-like contexts.
     ///
     /// # Panics
-    /// When `root` is not loaded here, or another space's or engine's.
+    /// When `root` is another space's or engine's.
     #[track_caller]
     pub fn take(
         self,
@@ -394,11 +394,9 @@ impl<P: Platform> Reach<'_, P> {
         root.window.check_space(space.id(), "used for");
         let (_irq, here) = engine.stay();
         let root = root.get_ref();
-        assert!(
-            here.tlb.private_name() == root.window.name,
-            "{} takes a region into a root that it has not loaded",
-            here.cpu
-        );
+        if here.tlb.private_name() != root.window.name {
+            return false;
+        }
         let index = engine.region_of(root.regions, address);
         let known = root.find(SpaceId(root.first.0 + index as u64));
         let taken = known.unwrap_or_else(|| engine.take_region(here, root, index, address));

@@ -12,7 +12,9 @@ mod vacate;
 
 pub(super) use park::park;
 pub(super) use place::{nudge, start};
-pub use space::{change_space, close_window, open_window, refresh_windows};
+pub use space::{
+    change_space, close_window, load_own_root, open_window, refresh_windows, take_region,
+};
 pub(super) use space::{enter_own_space, leave_space};
 pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 

@@ -117,6 +117,25 @@ pub fn close_window() {
     irq::restore(state);
 }
 
+/// At a page fault of the current thread: whether the access may succeed now because this CPU had not taken the region of `addr`. Interrupts are off.
+pub fn take_region(addr: usize) -> bool {
+    let space = try_current().and_then(|current| {
+        current.with_context(|context| {
+            let space = context.space.as_ref()?;
+            context.window.is_none().then(|| Arc::as_ptr(space.space()))
+        })
+    });
+    // SAFETY: the thread's context has a reference, which only the thread itself gives up.
+    space.is_some_and(|space| unsafe { (*space).take_region(addr) })
+}
+
+/// At a page fault of the current thread: makes a root of this CPU's own, if its space has such roots, and loads it. Interrupts are on.
+pub fn load_own_root() {
+    if super::super::current::with_current_space(MemorySpace::make_own_root) == Some(true) {
+        enter_own_space();
+    }
+}
+
 /// At a page fault of the current thread: whether the access may succeed now because its window lets it see more of the
 /// shared part of its space.
 pub fn refresh_windows() -> bool {
