@@ -140,6 +140,11 @@ impl PageTable {
         self.keeps_top = true;
     }
 
+    /// Whether they do.
+    pub const fn keeps_top(&self) -> bool {
+        self.keeps_top
+    }
+
     /// The leaf entry for the user address `addr`, with tables made on the way; `None` without memory.
     pub fn leaf_or_create(&mut self, addr: usize) -> Option<&PteCell> {
         self.leaf_or_put(addr, frames::alloc_zeroed)

@@ -132,8 +132,11 @@ impl Inner {
         if destination == Destination::Stay {
             return Err(MapError::NoMemory);
         }
-        let beside = self.gap_in(region_of(old.start()), new_len);
-        let gap = beside.or_else(|| self.areas.find_gap(new_len, USER_START, MMAP_TOP));
+        let has_regions = self.table.keeps_top();
+        let beside = has_regions.then(|| self.gap_in(region_of(old.start()), new_len));
+        let gap = beside
+            .flatten()
+            .or_else(|| self.areas.find_gap(new_len, USER_START, MMAP_TOP));
         self.move_to(area, old, gap.ok_or(MapError::NoMemory)?, gather)
     }
 
