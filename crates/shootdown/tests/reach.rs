@@ -529,6 +529,19 @@ fn what_is_given_up_goes_from_the_user_side() {
     scene.leave();
 }
 
+/// What only wants an answer is about no region.
+#[test]
+fn a_kick_drops_nothing() {
+    let scene = Scene::entered(4);
+    let puppet = scene.puppet();
+    puppet.as_cpu(3, || scene.machine.switch_to(None, scene.space));
+    puppet.flushes.take();
+    scene.machine.control().barrier(scene.space).wait();
+    scene.machine.user_memory().sync_walks(scene.space);
+    assert_eq!(puppet.flushes.take(), []);
+    scene.leave();
+}
+
 #[test]
 fn mistakes_are_refused() {
     let scene = Scene::entered(4);

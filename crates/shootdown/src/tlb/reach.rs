@@ -654,9 +654,27 @@ impl<P: Platform> Shootdown<P> {
         is_due == Some(true)
     }
 
-    /// Drops what `request` names in a region; it [is due](Self::is_region_due).
+    /// Drops what `request`, which is due, names in a tracked space; false if it is about a space that is not.
     #[cold]
-    pub(super) fn flush_region(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
+    pub(super) fn flush_tracked(
+        &self,
+        me: Here<'_, P>,
+        request: &FlushRequest,
+        role: Role,
+    ) -> bool {
+        if request.space.is_region() {
+            self.flush_region(me, request, role);
+        } else if self.own_root(me.state).is_some() {
+            // Nobody says which regions it is about: all that counts by region is made up for.
+            self.flush_all(me, request, Some(&me.tlb.seen), role);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Drops what `request` names in a region; it [is due](Self::is_region_due).
+    fn flush_region(&self, me: Here<'_, P>, request: &FlushRequest, role: Role) {
         let loaded = FlushRequest {
             space: me.tlb.loaded(),
             ..*request

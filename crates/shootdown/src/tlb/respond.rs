@@ -178,14 +178,11 @@ impl<P: Platform> Shootdown<P> {
         if P::CONFIG.has_reclaim && request.space == SpaceId::LOADED {
             return self.flush_loaded(me, request, role);
         }
-        if P::CONFIG.has_reach {
-            if request.space.is_region() {
-                return self.flush_region(me, request, role);
-            }
-            // What it is about in which regions nobody says: all that counts by region is made up for.
-            if self.own_root(me.state).is_some() {
-                return self.flush_all(me, request, Some(&me.tlb.seen), role);
-            }
+        if P::CONFIG.has_reach
+            && request.space.is_region() | self.has_private_loaded(me.state)
+            && self.flush_tracked(me, request, role)
+        {
+            return;
         }
         self.flush_counted(me, request, &me.tlb.seen, role);
     }
