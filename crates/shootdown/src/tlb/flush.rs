@@ -11,6 +11,7 @@ use crate::mask::CpuMask;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
+use crate::tlb::ranges::RangeWords;
 use crate::tlb::respond::Role;
 use crate::tlb::secondary::Notice;
 use crate::tlb::ticket::DueHere;
@@ -88,7 +89,7 @@ impl<P: Platform> Shootdown<P> {
     pub(super) fn count_change(
         &self,
         scope: FlushScope<'_, P::Cpus>,
-        ranges: FlushRanges,
+        ranges: RangeWords,
     ) -> FlushRequest {
         let generation = match scope {
             FlushScope::Space(space) => space.bump(),

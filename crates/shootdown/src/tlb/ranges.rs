@@ -15,17 +15,27 @@ pub const RANGES: usize = 3;
 /// A further range is merged with the one to which it adds the fewest pages. More than 63 pages, and pages below 4 KiB, are the
 /// whole space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FlushRanges(
-    /// The mark of the first word says that tables were freed: only in a request. That of the second says that the flush is strict.
-    [Word; RANGES],
-);
+pub struct FlushRanges {
+    words: RangeWords,
+    /// The lowest address and the one behind the highest, also of more pages than the words name.
+    start: usize,
+    end: usize,
+}
 
 impl FlushRanges {
     /// No page.
-    pub const EMPTY: Self = Self([Word::NONE; RANGES]);
+    pub const EMPTY: Self = Self {
+        words: RangeWords::EMPTY,
+        start: usize::MAX,
+        end: 0,
+    };
 
     /// Everything.
-    pub const WHOLE: Self = Self([Word::WHOLE, Word::NONE, Word::NONE]);
+    pub const WHOLE: Self = Self {
+        words: RangeWords::WHOLE,
+        start: 0,
+        end: usize::MAX,
+    };
 
     /// The same, strictly: when the wait for the flush has returned, no CPU *holds* an old translation of them under a loaded tag, and what one holds under a tag
     /// that is not loaded is dropped before the tag is. No target acknowledges early, and none is left out that looks later.
@@ -36,13 +46,114 @@ impl FlushRanges {
     /// flush promises less: that no use of the old translations begins any more.
     #[must_use]
     pub const fn strict(mut self) -> Self {
-        self.0[1].0 |= Word::MARK;
+        self.words = self.words.strict();
         self
     }
 
     /// Whether they are flushed [strictly](Self::strict).
     #[inline]
     pub const fn is_strict(&self) -> bool {
+        self.words.is_strict()
+    }
+
+    /// Adds a range.
+    pub fn add(&mut self, range: FlushRange) {
+        self.words.add(range);
+        if !range.is_empty() {
+            self.start = self.start.min(range.start);
+            self.end = self.end.max(range.end);
+        }
+    }
+
+    /// Adds all of `more`; the result is strict if either is.
+    pub(super) fn merge(&mut self, more: &Self) {
+        self.words.merge(&more.words);
+        self.start = self.start.min(more.start);
+        self.end = self.end.max(more.end);
+    }
+
+    /// What a request says of them: everything, where that is cheaper; and whether tables were freed.
+    #[inline]
+    pub(super) fn requested(&self, freed: FreedTables) -> RangeWords {
+        self.words.requested(freed)
+    }
+
+    /// The same of everything, as strictly.
+    pub(super) fn requested_whole(&self, freed: FreedTables) -> RangeWords {
+        self.words.widened().requested(freed)
+    }
+
+    /// The lowest address and the highest; of no page they are nothing of the sort.
+    pub(super) const fn span(&self) -> (usize, usize) {
+        (self.start, self.end.wrapping_sub(1))
+    }
+
+    /// The ranges.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = FlushRange> + use<> {
+        self.words.iter()
+    }
+
+    /// Whether there is no page.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Whether everything is to be forgotten.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.words.is_whole()
+    }
+
+    /// Whether dropping the whole space is cheaper than going page by page.
+    #[inline]
+    pub fn exceeds_ceiling(&self) -> bool {
+        self.words.exceeds_ceiling()
+    }
+}
+
+impl From<FlushRange> for FlushRanges {
+    #[inline]
+    fn from(range: FlushRange) -> Self {
+        Self {
+            words: RangeWords([Word::of(&range), Word::NONE, Word::NONE]),
+            start: range.start,
+            end: range.end,
+        }
+    }
+}
+
+impl fmt::Debug for FlushRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.words.fmt(f)
+    }
+}
+
+/// Three words, as a request has them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RangeWords(
+    /// The mark of the first word says that tables were freed: only in a request. That of the second says that the flush is strict.
+    [Word; RANGES],
+);
+
+impl RangeWords {
+    /// No page.
+    pub(super) const EMPTY: Self = Self([Word::NONE; RANGES]);
+
+    /// Everything.
+    pub(super) const WHOLE: Self = Self([Word::WHOLE, Word::NONE, Word::NONE]);
+
+    /// See [`FlushRanges::strict`].
+    #[must_use]
+    pub(super) const fn strict(mut self) -> Self {
+        self.0[1].0 |= Word::MARK;
+        self
+    }
+
+    /// Whether they are flushed [strictly](Self::strict).
+    #[inline]
+    pub(super) const fn is_strict(&self) -> bool {
         self.0[1].0 & Word::MARK != 0
     }
 
@@ -53,7 +164,7 @@ impl FlushRanges {
     }
 
     /// Adds a range.
-    pub fn add(&mut self, range: FlushRange) {
+    pub(super) fn add(&mut self, range: FlushRange) {
         if range.is_empty() || self.is_whole() {
             return;
         }
@@ -115,7 +226,7 @@ impl FlushRanges {
 
     /// The ranges.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = FlushRange> + use<> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = FlushRange> + use<> {
         let words = self.0.into_iter().map(Word::unmarked);
         let is_used = |word: &Word| *word != Word::NONE;
         words.take_while(is_used).map(Word::range)
@@ -123,13 +234,13 @@ impl FlushRanges {
 
     /// Whether there is no page.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0[0].unmarked() == Word::NONE
     }
 
     /// Whether everything is to be forgotten.
     #[inline]
-    pub fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.0[0].unmarked() == Word::WHOLE
     }
 
@@ -141,19 +252,12 @@ impl FlushRanges {
 
     /// Whether dropping the whole space is cheaper than going page by page.
     #[inline]
-    pub fn exceeds_ceiling(&self) -> bool {
+    pub(super) fn exceeds_ceiling(&self) -> bool {
         self.is_whole() || self.page_count() > FLUSH_CEILING_PAGES
     }
 }
 
-impl From<FlushRange> for FlushRanges {
-    #[inline]
-    fn from(range: FlushRange) -> Self {
-        Self([Word::of(&range), Word::NONE, Word::NONE])
-    }
-}
-
-impl fmt::Debug for FlushRanges {
+impl fmt::Debug for RangeWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_strict() {
             f.write_str("strict ")?;
@@ -265,6 +369,23 @@ mod tests {
                 assert!(!packed.is_whole());
             }
         }
+    }
+
+    /// Of what a request calls everything it is known where it is.
+    #[test]
+    fn many_pages_are_somewhere() {
+        let many = ranges(&[pages(100, 2000), pages(7, 1)]);
+        assert!(many.is_whole());
+        assert_eq!(many.span(), (7 * PAGE, 2100 * PAGE - 1));
+        let mut more = FlushRanges::EMPTY;
+        more.merge(&many);
+        more.add(pages(9000, 0));
+        more.add(pages(5000, 1));
+        assert_eq!(more.span(), (7 * PAGE, 5001 * PAGE - 1));
+        assert_eq!(
+            FlushRanges::from(pages(1, 99)).span(),
+            (PAGE, 100 * PAGE - 1)
+        );
     }
 
     #[test]

@@ -454,12 +454,12 @@ impl<P: Platform> Shootdown<P> {
         freed: FreedTables,
     ) -> FlushRequest {
         let regions = space.tracking().regions();
-        let (mut first, mut last) = (regions.len() - 1, 0);
-        for range in ranges.iter() {
-            first = first.min(self.region_of(regions, range.start()));
-            last = last.max(self.region_of(regions, range.end() - 1));
-        }
-        let is_one = first == last && !ranges.is_whole();
+        let (start, last) = ranges.span();
+        let (first, last) = (
+            self.region_of(regions, start),
+            self.region_of(regions, last),
+        );
+        let is_one = first == last;
         let request = match is_one {
             true => FlushRequest {
                 space: space.tracking().name(first),
@@ -473,7 +473,7 @@ impl<P: Platform> Shootdown<P> {
                 FlushRequest {
                     space: space.id(),
                     generation: space.bump(),
-                    ranges: ranges.widened().requested(freed),
+                    ranges: ranges.requested_whole(freed),
                 }
             }
         };

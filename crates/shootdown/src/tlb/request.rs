@@ -2,7 +2,8 @@
 
 use crate::call::Asked;
 use crate::platform::Platform;
-use crate::tlb::{FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
+use crate::tlb::ranges::RangeWords;
+use crate::tlb::{FlushRange, FreedTables, SpaceId, TlbGen};
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +12,7 @@ pub struct FlushRequest {
     pub(super) space: SpaceId,
     /// That the change made; for the kernel's part how many flushes there have been, if they are [counted](crate::quiet), else zero.
     pub(super) generation: TlbGen,
-    pub(super) ranges: FlushRanges,
+    pub(super) ranges: RangeWords,
 }
 
 impl FlushRequest {
@@ -19,7 +20,7 @@ impl FlushRequest {
     pub(crate) const NONE: Self = Self {
         space: SpaceId::KERNEL,
         generation: TlbGen::from_raw(0),
-        ranges: FlushRanges::EMPTY,
+        ranges: RangeWords::EMPTY,
     };
 
     /// Names what no CPU has: a target acknowledges it and does nothing else.
@@ -71,7 +72,7 @@ impl FlushRequest {
 
     /// Everything, of the kernel's part and of each space.
     const ALL: Self = Self {
-        ranges: FlushRanges::WHOLE,
+        ranges: RangeWords::WHOLE,
         ..Self::NONE
     };
 
