@@ -24,13 +24,15 @@ pub enum FrameKind {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     kind: FrameKind,
-    /// How often it was taken into use.
+    /// How often it was taken into use or freed.
     life: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     frame: u16,
+    /// Of the frame: one that is freed early is another when it comes again.
+    life: u32,
     writable: bool,
     number: u64,
 }
@@ -83,7 +85,9 @@ impl Book {
 
     /// A frame is free again.
     pub fn release(&mut self, frame: u16) {
-        self.frames[usize::from(frame)].kind = FrameKind::Free;
+        let entry = &mut self.frames[usize::from(frame)];
+        entry.kind = FrameKind::Free;
+        entry.life += 1;
     }
 
     /// Which life of a table a walker has come upon.
@@ -122,9 +126,11 @@ impl Book {
     /// The page tables are about to promise `frame` for a page.
     pub fn promise(&mut self, space: u64, page: usize, frame: u16, writable: bool) {
         self.promises += 1;
+        let life = self.frames[usize::from(frame)].life;
         let promises = &mut self.pages.entry((space, page)).or_default().open;
         promises.push(Promise {
             frame,
+            life,
             writable,
             number: self.promises,
         });
@@ -194,9 +200,10 @@ impl Book {
     ) -> Result<(), Breach> {
         let entry = self.pages.get(&(space, page));
         let open = entry.map_or(&[][..], |entry| &entry.open);
-        let covered = open
-            .iter()
-            .any(|promise| promise.frame == frame && (promise.writable || !writes));
+        let life = self.frames[usize::from(frame)].life;
+        let covered = open.iter().any(|promise| {
+            (promise.frame, promise.life) == (frame, life) && (promise.writable || !writes)
+        });
         if covered {
             return Ok(());
         }
