@@ -32,11 +32,11 @@ impl<C: Capacity> World<C> {
         };
         let (from, to) = (draw.page(), draw.page());
         let off = draw.once_in(6);
-        let kind = draw.below(4);
+        let (kind, unmaps) = (draw.below(4), draw.random.bool());
         self.with_interrupts(off, || match kind {
             0 => self.move_table(&space, from / PAGES_PER_TABLE, to / PAGES_PER_TABLE),
             1 => self.move_beside(&space, from, to),
-            _ => self.move_page(&space, from, to),
+            _ => self.move_page(&space, from, to, unmaps),
         });
         self.put_space(space);
     }
@@ -53,22 +53,27 @@ impl<C: Capacity> World<C> {
         true
     }
 
-    /// Who moves frames waits before the lock is released: otherwise the next to unmap them frees them, asked of those that may have them at the new address only.
-    fn move_page(&self, space: &Space<C>, from: usize, to: usize) {
+    /// Who moves a frame to another region waits before the lock is released: the next to unmap it asks those that have taken that region only, and frees it. With `unmaps`
+    /// that is this task, before it waits where it need not wait earlier.
+    fn move_page(&self, space: &Space<C>, from: usize, to: usize, unmaps: bool) {
         let held = space.lock.take(&self.engine);
         let mark = self.mark();
-        if self.relink_page(space, from, to) {
-            let ticket =
-                (self.engine).submit_flush(&*space.context(), page_of(from), FreedTables::No);
-            let mut held = Some(held);
-            if from / PAGES_PER_TABLE == to / PAGES_PER_TABLE {
-                held = None;
-            }
-            self.wait(ticket);
+        if !self.relink_page(space, from, to) {
             drop(held);
-            self.strike(space.number, from, mark);
-            self.hardware.saw(Sight::PageMoved);
+            return;
         }
+        let ticket = (self.engine).submit_flush(&*space.context(), page_of(from), FreedTables::No);
+        let mut ticket = Some(ticket);
+        if from / PAGES_PER_TABLE != to / PAGES_PER_TABLE {
+            ticket.take().into_iter().for_each(|it| self.wait(it));
+        }
+        drop(held);
+        if unmaps {
+            self.unmap(space, to / PAGES_PER_TABLE, 1 << (to % PAGES_PER_TABLE), false);
+        }
+        ticket.into_iter().for_each(|ticket| self.wait(ticket));
+        self.strike(space.number, from, mark);
+        self.hardware.saw(Sight::PageMoved);
     }
 
     /// The same within a region, in one flush with an unmapping in the next.

@@ -36,6 +36,20 @@ impl<C: Capacity> World<C> {
             12..15 => self.unmap_widely(draw),
             _ => self.give_up_own_root(draw),
         }
+        // So that there is something to go stale.
+        for _ in 0..draw.below(3) {
+            let (page, writes) = (draw.page(), draw.random.bool());
+            let space = self.current[context().cpu()].borrow().clone();
+            match space.filter(|space| draw.random.bool() && self.revive(space)) {
+                Some(space) => {
+                    self.map(&space, page, true);
+                    self.put_space(space);
+                }
+                None => self.wake(),
+            }
+            self.wake();
+            self.touch(page, writes);
+        }
     }
 
     /// The loaded space goes on by this CPU's own root, or by the shared one; or a space is loaded.

@@ -138,7 +138,7 @@ impl Theme {
         let matter = Matter::of(seed, guests);
         let mut random = fastrand::Rng::with_seed(!seed);
         let spaces = match random.usize(1..=SPACES) {
-            spaces if matter == Matter::Flushes => spaces.min(2),
+            spaces if matter == Matter::Flushes || tracks => spaces.min(2),
             spaces => spaces,
         };
         let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];

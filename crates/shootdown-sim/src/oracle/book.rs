@@ -31,8 +31,8 @@ struct Frame {
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     frame: u16,
-    /// Of the frame: one that is freed early is another when it comes again.
-    life: u32,
+    /// Of the frame: one that is freed early is another when it comes again. None inside a guest.
+    life: Option<u32>,
     writable: bool,
     number: u64,
 }
@@ -125,9 +125,18 @@ impl Book {
 
     /// The page tables are about to promise `frame` for a page.
     pub fn promise(&mut self, space: u64, page: usize, frame: u16, writable: bool) {
-        self.promises += 1;
         let life = self.frames[usize::from(frame)].life;
-        let promises = &mut self.pages.entry((space, page)).or_default().open;
+        self.add((space, page), frame, Some(life), writable);
+    }
+
+    /// Page tables of a guest are about to promise its page `to` for a virtual one.
+    pub fn promise_inside(&mut self, guest: u64, page: usize, to: u16, writable: bool) {
+        self.add((guest, page), to, None, writable);
+    }
+
+    fn add(&mut self, of: (u64, usize), frame: u16, life: Option<u32>, writable: bool) {
+        self.promises += 1;
+        let promises = &mut self.pages.entry(of).or_default().open;
         promises.push(Promise {
             frame,
             life,
@@ -202,7 +211,8 @@ impl Book {
         let open = entry.map_or(&[][..], |entry| &entry.open);
         let life = self.frames[usize::from(frame)].life;
         let covered = open.iter().any(|promise| {
-            (promise.frame, promise.life) == (frame, life) && (promise.writable || !writes)
+            let is_it = promise.frame == frame && promise.life.is_none_or(|known| known == life);
+            is_it && (promise.writable || !writes)
         });
         if covered {
             return Ok(());
