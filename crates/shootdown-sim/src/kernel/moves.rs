@@ -49,7 +49,9 @@ impl<C: Capacity> World<C> {
             return false;
         }
         let mapped = self.clear_page(space, from);
-        mapped.into_iter().for_each(|it| self.set_page(space, to, it));
+        mapped
+            .into_iter()
+            .for_each(|it| self.set_page(space, to, it));
         true
     }
 
@@ -69,7 +71,12 @@ impl<C: Capacity> World<C> {
         }
         drop(held);
         if unmaps {
-            self.unmap(space, to / PAGES_PER_TABLE, 1 << (to % PAGES_PER_TABLE), false);
+            self.unmap(
+                space,
+                to / PAGES_PER_TABLE,
+                1 << (to % PAGES_PER_TABLE),
+                false,
+            );
         }
         ticket.into_iter().for_each(|ticket| self.wait(ticket));
         self.strike(space.number, from, mark);
@@ -160,7 +167,9 @@ impl<C: Capacity> World<C> {
             self.strike(space.number, page, mark);
             self.release_data(frame);
         }
-        tables.into_iter().for_each(|table| self.release_table(table));
+        tables
+            .into_iter()
+            .for_each(|table| self.release_table(table));
         self.put_space(space);
     }
 }

@@ -30,10 +30,11 @@ impl<C: Capacity> World<C> {
     /// Something about tracked spaces, in the CPU's own program.
     pub(super) fn use_reach(&self, draw: &mut Draw) {
         match draw.below(16) {
-            0..5 => self.change_own_root(draw),
-            5..7 => self.take_a_region(draw),
-            7..12 => self.move_something(draw),
-            12..15 => self.unmap_widely(draw),
+            0..4 => self.change_own_root(draw),
+            4..6 => self.take_a_region(draw),
+            6..11 => self.move_something(draw),
+            11..13 => self.unmap_widely(draw),
+            13..15 => self.walk_tables(draw),
             _ => self.give_up_own_root(draw),
         }
         // So that there is something to go stale.

@@ -3,8 +3,8 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
-use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::reach::Region;
+use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, Capacity, Platform, SpaceId};
 
 use crate::kernel::layout::SPACES;
