@@ -1,6 +1,6 @@
 //! Fuzzes the engine: what `./lab sim fuzz` does, without the lab. `lab mutants` builds this against a changed engine.
 //!
-//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N] [--guests true|false] [--scenario NAME]`
+//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N] [--guests true|false] [--tracked true|false] [--scenario NAME]`
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(message) => {
             eprintln!(
-                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}] [--guests true|false] [--scenario NAME]",
+                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}] [--guests true|false] [--tracked true|false] [--scenario NAME]",
                 Case::MOST_CPUS
             );
             return ExitCode::from(2);
@@ -51,6 +51,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Campaign, String> {
             "--guests" => {
                 let says = |_| format!("--guests is true or false, not `{value}`");
                 options.guests = Some(value.parse().map_err(says)?);
+                continue;
+            }
+            "--tracked" => {
+                let says = |_| format!("--tracked is true or false, not `{value}`");
+                options.tracked = Some(value.parse().map_err(says)?);
                 continue;
             }
             _ => {}

@@ -37,6 +37,7 @@ fn fuzz(arguments: &SimFuzz) -> ExitCode {
         seed: arguments.seed,
         cpus: arguments.cpus.map(usize::from),
         guests: arguments.guests,
+        tracked: arguments.tracked,
         scenario: arguments.scenario,
         ..Campaign::default()
     };
@@ -94,6 +95,7 @@ fn replay(arguments: &SimReplay) -> Outcome<ExitCode> {
     let case = Case {
         operations: arguments.operations.unwrap_or(usual.operations),
         schedule: arguments.schedule.clone(),
+        tracked: arguments.tracked,
         scenario: arguments.scenario,
         ..usual
     };

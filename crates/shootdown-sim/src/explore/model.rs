@@ -87,6 +87,12 @@ pub trait Hardware: fmt::Debug {
 pub trait Tables: fmt::Debug {
     /// See [`Platform::copy_shared_top`](shootdown::Platform::copy_shared_top). Its accesses are events.
     fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange);
+
+    /// See [`Platform::clear_top`](shootdown::Platform::clear_top).
+    fn clear_top(&self, private: u64, range: FlushRange);
+
+    /// See [`Platform::region_of`](shootdown::Platform::region_of).
+    fn region_of(&self, address: usize) -> usize;
 }
 
 /// Hardware without TLBs, for workloads that translate nothing.

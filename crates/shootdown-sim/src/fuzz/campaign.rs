@@ -15,6 +15,8 @@ pub struct Campaign {
     pub cpus: Option<usize>,
     /// Whether machines have guests, if that is not to be drawn.
     pub guests: Option<bool>,
+    /// Whether spaces may be tracked, if that is not to be drawn.
+    pub tracked: Option<bool>,
     /// What the CPUs play, if their programs are not to be drawn.
     pub scenario: Option<Scenario>,
     /// Threads of the host.
@@ -44,6 +46,7 @@ impl Default for Campaign {
             seed: 1,
             cpus: None,
             guests: None,
+            tracked: None,
             scenario: None,
             threads: threads_of_host(),
         }
@@ -58,7 +61,10 @@ impl Campaign {
             Some(scenario) => Case::of(scenario, seed),
             None => {
                 let cpus = self.cpus.unwrap_or(cpus_of(number));
-                Case::with_guests(cpus, seed, self.guests)
+                Case {
+                    tracked: self.tracked,
+                    ..Case::with_guests(cpus, seed, self.guests)
+                }
             }
         };
         (number < self.runs).then_some(case)

@@ -19,6 +19,8 @@ pub struct Case {
     pub schedule: Option<Schedule>,
     /// Whether the machine has guests, if that is not to be drawn.
     pub guests: Option<bool>,
+    /// Whether spaces may be tracked, if that is not to be drawn.
+    pub tracked: Option<bool>,
     /// The story, if the programs are not to be drawn.
     pub scenario: Option<Scenario>,
 }
@@ -53,6 +55,7 @@ impl Case {
             operations: 0,
             schedule: None,
             guests,
+            tracked: None,
             scenario: None,
         };
         Self {
@@ -69,6 +72,12 @@ impl Case {
             Some(true) => GuestShare::if_any(self.seed),
             Some(false) => GuestShare::None,
         }
+    }
+
+    /// Whether spaces may be tracked.
+    pub(super) fn tracks(&self) -> bool {
+        let drawn = || Plan::tracks(self.seed);
+        self.scenario.is_none() && self.tracked.unwrap_or_else(drawn)
     }
 
     /// The case of a seed in which the CPUs play a scenario.
@@ -132,6 +141,9 @@ impl fmt::Display for Case {
         if let Some(guests) = self.guests {
             write!(f, " --guests {guests}")?;
         }
+        if let Some(tracked) = self.tracked {
+            write!(f, " --tracked {tracked}")?;
+        }
         if self.operations != self.usual_operations() {
             write!(f, " --operations {}", self.operations)?;
         }
@@ -162,6 +174,7 @@ impl FromStr for Case {
                 "--seed" => seed = Some(number(name, value)?),
                 "--operations" => operations = Some(number(name, value)?),
                 "--guests" => case.guests = Some(number(name, value)?),
+                "--tracked" => case.tracked = Some(number(name, value)?),
                 "--scenario" => case.scenario = Some(value.parse()?),
                 "--schedule" => case.schedule = Some(value.parse()?),
                 _ => return Err(format!("`{name}` is not an option of a case")),
@@ -194,7 +207,7 @@ mod tests {
             "--cpus 3 --seed 451",
             "--cpus 3 --seed 451 --operations 7 --schedule 17:2,40:1",
             "--cpus 2 --seed 451 --scenario published-flag --schedule 17:2",
-            "--cpus 2 --seed 451 --guests true",
+            "--cpus 2 --seed 451 --guests true --tracked false",
         ] {
             assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
         }

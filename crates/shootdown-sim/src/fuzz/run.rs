@@ -219,6 +219,7 @@ fn programs<'a, C: Capacity>(case: &Case, world: &'a World<C>, threads: usize) -
         seed: case.seed,
         operations: case.operations,
         guests: case.guest_share(),
+        tracks: case.tracks(),
     };
     let scenario = case.scenario;
     let program = |task| -> Program<'a> {

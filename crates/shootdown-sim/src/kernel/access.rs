@@ -44,9 +44,11 @@ impl<C: Capacity> World<C> {
             if self.access(&space, windows.as_deref(), page, writes) {
                 return;
             }
-            let again = match windows {
+            let own = self.own[me].borrow().clone();
+            let again = match (windows, own) {
                 _ if is_window(page) => false,
-                Some(windows) if self.refresh(&space, &windows) => true,
+                (Some(windows), _) if self.refresh(&space, &windows) => true,
+                (_, Some(own)) if self.take_region(&space, &own, page) => true,
                 _ => writes && self.copy_on_write(&space, page),
             };
             if !again {
@@ -215,6 +217,10 @@ impl<C: Capacity> World<C> {
         let spaces = self.all_spaces.borrow();
         for space in spaces.iter().rev() {
             if (space.root, space.life) == root {
+                return Some((space.clone(), None));
+            }
+            let own_roots = space.own_roots.borrow();
+            if own_roots.iter().any(|own| (own.root, own.life) == root) {
                 return Some((space.clone(), None));
             }
             let windows = space.windows.borrow();

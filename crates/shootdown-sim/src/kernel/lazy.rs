@@ -8,6 +8,7 @@ use std::rc::Rc;
 use shootdown::Capacity;
 use shootdown::sim::Ordering;
 
+use crate::kernel::space::Private;
 use crate::kernel::{KERNEL_REGION, Space, World};
 use crate::machine::{context, kernel_root_at};
 
@@ -42,8 +43,10 @@ impl<C: Capacity> World<C> {
         }
         let space = self.current[me].borrow().clone();
         let windows = self.windowed[me].borrow().clone();
+        let own = self.own[me].borrow().clone().map(Private::Own);
+        let root = windows.map(Private::Windows).or(own);
         match space.filter(|space| self.revive(space)) {
-            Some(space) => self.switch_by(Some(space), windows),
+            Some(space) => self.switch_by(Some(space), root.unwrap_or(Private::None)),
             None => self.switch(None),
         }
     }
@@ -99,6 +102,7 @@ impl<C: Capacity> World<C> {
         if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
             self.release_listener(&space.tables(&space.context()));
             self.retire_all(space);
+            self.retire_all_own(space);
             space.end();
             self.free_side_table(space);
             self.release_table(space.root);

@@ -13,6 +13,7 @@
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `host_roots`: roots that are no space's: a second one of the kernel's, the trampoline on which CPUs start.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
+//! * `reach`: tracked spaces, and roots of one CPU's own there. `moves`: of pages and tables, within a space.
 //! * `quiet`: CPUs in user mode that are left alone.
 //! * `forgotten`: tickets that nobody waits for. `guarded`: guards, whose collections may be full. `second`: another engine on the same CPUs.
 //! * `secondary`: who keeps translations besides CPUs: `device`s, and a `shadow` table. `reclaim`: one flush for many spaces.
@@ -45,9 +46,11 @@ mod lazy;
 mod lines;
 mod lock;
 mod map;
+mod moves;
 mod physical;
 mod program;
 mod quiet;
+mod reach;
 mod reclaim;
 mod scenario;
 mod second;

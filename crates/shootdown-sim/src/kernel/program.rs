@@ -17,6 +17,8 @@ pub struct Plan {
     pub operations: u32,
     /// How much of it all is about guests.
     pub guests: GuestShare,
+    /// Whether spaces may be tracked.
+    pub tracks: bool,
 }
 
 /// A CPU comes online after so many idle events, at most.
@@ -122,6 +124,7 @@ impl<C: Capacity> World<C> {
             Operation::Control => self.control(draw),
             Operation::Quiet => self.run_quietly(draw),
             Operation::GiveUp => self.give_up_calls(draw),
+            Operation::Reach => self.use_reach(draw),
         }
     }
 
@@ -203,7 +206,9 @@ impl<C: Capacity> World<C> {
         let Some(next) = next else {
             return;
         };
-        if draw.has_windows() && draw.random.bool() {
+        if draw.tracks() && draw.random.bool() {
+            self.switch_to_own(next.clone(), draw);
+        } else if draw.has_windows() && draw.random.bool() {
             self.switch_to_windows(next.clone());
         } else {
             self.switch(Some(next.clone()));

@@ -8,6 +8,7 @@ use shootdown::sim::Ordering;
 use shootdown::{Capacity, FlushRanges, FreedTables, Platform};
 
 use crate::kernel::layout::window_page;
+use crate::kernel::space::Private;
 use crate::kernel::window::{Change, Window, Windows};
 use crate::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, World};
 use crate::machine::context;
@@ -112,7 +113,7 @@ impl<C: Capacity> World<C> {
                 self.touch(PAGES_PER_TABLE, false);
             }
             (Scenario::RemapAndSwitch, 0) => self.remap_by_turns(&space),
-            (Scenario::RemapAndUnlink | Scenario::RemapAndSwitch, _) => self.move_table(&space),
+            (Scenario::RemapAndUnlink | Scenario::RemapAndSwitch, _) => self.replace_table(&space),
             (Scenario::PromoteByTable | Scenario::PromoteByPage, 0) => {
                 self.promote_and_unmap(&space, scenario == Scenario::PromoteByTable);
             }
@@ -277,11 +278,12 @@ impl<C: Capacity> World<C> {
 
     fn change_to(&self, space: &Rc<Space<C>>, windows: Option<Rc<Windows>>) {
         assert!(self.revive(space), "it has its place");
-        self.switch_by(Some(space.clone()), windows);
+        let root = windows.map_or(Private::None, Private::Windows);
+        self.switch_by(Some(space.clone()), root);
     }
 
     /// The table of one region becomes that of another.
-    fn move_table(&self, space: &Space<C>) {
+    fn replace_table(&self, space: &Space<C>) {
         self.unmap(space, 0, 1, true);
         self.map(space, PAGES_PER_TABLE, true);
         self.touch(PAGES_PER_TABLE, true);

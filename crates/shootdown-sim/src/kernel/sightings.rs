@@ -174,10 +174,24 @@ pub enum Sight {
     GivenUp,
     /// A call was to be given up, and had begun.
     BegunBefore,
+    /// A space became tracked that no CPU had loaded.
+    Tracked,
+    /// One that some had.
+    TrackedLoaded,
+    /// A CPU took a region into its own root.
+    RegionTaken,
+    /// It gave one up.
+    RegionGivenUp,
+    /// A CPU's own root ended.
+    OwnRootRetired,
+    /// A page's frame went to another address of its space.
+    PageMoved,
+    /// A table did.
+    TableMoved,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 84;
+const SIGHTS: usize = 91;
 
 impl Sight {
     /// All of them, in words.
@@ -341,6 +355,13 @@ impl Sight {
         (Self::QuietPosted, "a quiet CPU came back to posted data"),
         (Self::GivenUp, "a call was given up"),
         (Self::BegunBefore, "a call had begun before it was given up"),
+        (Self::Tracked, "a space became tracked"),
+        (Self::TrackedLoaded, "a loaded space became tracked"),
+        (Self::RegionTaken, "a CPU took a region"),
+        (Self::RegionGivenUp, "a CPU gave a region up"),
+        (Self::OwnRootRetired, "a CPU's own root was given up"),
+        (Self::PageMoved, "a frame moved to another address"),
+        (Self::TableMoved, "a table moved to another region"),
     ];
 }
 

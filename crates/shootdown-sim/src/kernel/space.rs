@@ -3,10 +3,12 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
+use shootdown::reach::Region;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, Capacity, Platform, SpaceId};
 
 use crate::kernel::layout::SPACES;
+use crate::kernel::reach::OwnRoot;
 use crate::kernel::window::Windows;
 use crate::kernel::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Sight, USER_PAGES, World};
 use crate::machine::{FailureKind, context, kernel_root_at, root_at};
@@ -61,6 +63,11 @@ pub struct Space<C: Capacity> {
     pub(super) users: AtomicU64,
     /// Private roots, also those that were given up.
     pub(super) windows: RefCell<Vec<Rc<Windows>>>,
+    /// Of which the engine knows once it is tracked, which the lock protects.
+    pub(super) regions: [Region<C>; KERNEL_REGION],
+    pub(super) is_tracked: Cell<bool>,
+    /// CPUs' own roots, also those that were given up.
+    pub(super) own_roots: RefCell<Vec<Rc<OwnRoot<C>>>>,
     /// CPUs that are lazy in it, and one for all users together. Without any, the root is free.
     pub(super) keepers: AtomicU64,
     /// An entry that leads to a table as those of the root do, but for the hardware.
@@ -98,6 +105,17 @@ impl<C: Capacity> Space<C> {
     }
 }
 
+/// By which root a space is loaded.
+#[derive(Clone, Debug)]
+pub(super) enum Private<C: Capacity> {
+    /// The shared one.
+    None,
+    /// One with windows.
+    Windows(Rc<Windows>),
+    /// The CPU's own of a tracked space.
+    Own(Rc<OwnRoot<C>>),
+}
+
 impl<C: Capacity> World<C> {
     /// An empty space, or `None` when memory is full. Nobody knows of it yet.
     pub(super) fn new_space(&self) -> Option<Rc<Space<C>>> {
@@ -121,6 +139,9 @@ impl<C: Capacity> World<C> {
             life: self.insist(life),
             users: AtomicU64::new(1),
             windows: RefCell::default(),
+            regions: Default::default(),
+            is_tracked: Cell::new(false),
+            own_roots: RefCell::default(),
             keepers: AtomicU64::new(1),
             side: AtomicU64::new(0),
             listener: Cell::default(),
@@ -172,7 +193,7 @@ impl<C: Capacity> World<C> {
 
     /// Loads `next` here, or nothing; gives back what was loaded. Not from an interrupt handler.
     pub(super) fn switch(&self, next: Option<Rc<Space<C>>>) {
-        self.switch_by(next, None);
+        self.switch_by(next, Private::None);
     }
 
     /// As a host whose context switch loads the root: the engine is told before and after.
@@ -199,10 +220,11 @@ impl<C: Capacity> World<C> {
     }
 
     /// The same, by a private root of this CPU if there is one.
-    pub(super) fn switch_by(&self, next: Option<Rc<Space<C>>>, windows: Option<Rc<Windows>>) {
+    pub(super) fn switch_by(&self, next: Option<Rc<Space<C>>>, root: Private<C>) {
         let me = context().cpu();
         let previous = self.current[me].borrow_mut().take();
         self.windowed[me].borrow_mut().take();
+        self.own[me].borrow_mut().take();
         let number = |space: &Option<Rc<Space<C>>>| space.as_ref().map_or(0, |space| space.number);
         context().tell(|| {
             format!(
@@ -222,10 +244,18 @@ impl<C: Capacity> World<C> {
             (previous, Some(next)) => {
                 let previous = previous.as_ref().map(|space| space.context());
                 let (previous, next) = (previous.as_deref(), next.context());
-                let view = windows.as_ref().map(|windows| windows.engine.borrow());
-                match view.as_ref().and_then(|view| view.as_ref()) {
-                    Some(root) => self.engine.windows().switch_to(previous, &next, root),
-                    None => self.engine.switch_to(previous, &next),
+                match &root {
+                    Private::None => self.engine.switch_to(previous, &next),
+                    Private::Windows(windows) => {
+                        let view = windows.engine.borrow();
+                        let view = view.as_ref().expect("it is not retired");
+                        self.engine.windows().switch_to(previous, &next, view);
+                    }
+                    Private::Own(own) => {
+                        let view = own.engine.borrow();
+                        let reach = self.engine.user_memory().reach();
+                        reach.switch_to(previous, &next, view.as_ref());
+                    }
                 }
             }
             (Some(previous), None) => {
@@ -240,7 +270,11 @@ impl<C: Capacity> World<C> {
             (None, None) => {}
         }
         *self.current[me].borrow_mut() = next;
-        *self.windowed[me].borrow_mut() = windows;
+        match root {
+            Private::None => {}
+            Private::Windows(windows) => *self.windowed[me].borrow_mut() = Some(windows),
+            Private::Own(own) => *self.own[me].borrow_mut() = Some(own),
+        }
         let was_lazy = self.is_lazy[me].replace(false);
         match previous {
             Some(previous) if was_lazy => self.put_keeper(&previous),

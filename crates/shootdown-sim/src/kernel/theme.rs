@@ -4,7 +4,7 @@ use shootdown::{Policy, tags::Tags};
 
 use crate::explore::BackEnd;
 use crate::kernel::layout::SPACES;
-use crate::kernel::{GuestShare, PAGES_PER_TABLE, Plan, USER_PAGES};
+use crate::kernel::{GuestShare, KERNEL_REGION, PAGES_PER_TABLE, Plan, USER_PAGES};
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 /// CPUs that send in a siege, the neighbour of the one that gets most of it, and that one.
@@ -16,7 +16,7 @@ const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
 /// how often where flushes are all that is, and where guests are.
-const WEIGHTS: [(Operation, u32, u32, u32, u32); 28] = [
+const WEIGHTS: [(Operation, u32, u32, u32, u32); 29] = [
     (Operation::Touch, 28, 2, 22, 8),
     (Operation::ChangeOwn, 12, 4, 20, 3),
     (Operation::ChangeAny, 18, 4, 20, 5),
@@ -46,6 +46,7 @@ const WEIGHTS: [(Operation, u32, u32, u32, u32); 28] = [
     (Operation::Control, 60, 12, 40, 10),
     (Operation::Quiet, 60, 12, 40, 10),
     (Operation::GiveUp, 40, 30, 10, 6),
+    (Operation::Reach, 80, 12, 80, 20),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +79,7 @@ pub(super) enum Operation {
     Control,
     Quiet,
     GiveUp,
+    Reach,
 }
 
 /// What a run is about.
@@ -118,6 +120,7 @@ struct Theme {
     pages: usize,
     has_windows: bool,
     has_secondary: bool,
+    tracks: bool,
     matter: Matter,
     guests: GuestShare,
     vms: usize,
@@ -126,11 +129,16 @@ struct Theme {
 impl Theme {
     /// Of one CPU; in every other run all CPUs do the same.
     fn of(plan: Plan, cpu: usize) -> Self {
-        let Plan { seed, guests, .. } = plan;
+        let Plan {
+            seed,
+            guests,
+            tracks,
+            ..
+        } = plan;
         let matter = Matter::of(seed, guests);
         let mut random = fastrand::Rng::with_seed(!seed);
         let spaces = match random.usize(1..=SPACES) {
-            spaces if matter == Matter::Flushes => spaces.min(2),
+            spaces if matter == Matter::Flushes || tracks => spaces.min(2),
             spaces => spaces,
         };
         let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
@@ -153,6 +161,7 @@ impl Theme {
                 _ if operation == Operation::Control && !has_controls => 0,
                 _ if operation == Operation::Quiet && !has_quiet => 0,
                 _ if operation == Operation::GiveUp && !gives_up => 0,
+                _ if operation == Operation::Reach && !tracks => 0,
                 _ if is_of_walks(operation) && !has_walks => 0,
                 _ if is_of_secondary(operation) && !has_secondary => 0,
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,
@@ -171,6 +180,7 @@ impl Theme {
             pages,
             has_windows,
             has_secondary,
+            tracks,
             matter,
             guests,
             vms: guests.most_vms(seed),
@@ -238,6 +248,11 @@ impl Plan {
         fastrand::Rng::with_seed(seed ^ 0x5ec0).u8(..4) == 0
     }
 
+    /// Whether spaces may be tracked in the run of a seed.
+    pub fn tracks(seed: u64) -> bool {
+        fastrand::Rng::with_seed(seed ^ 0x4eac).u8(..4) == 0
+    }
+
     /// Whether CPUs may be quiet in the run of a seed.
     pub fn has_quiet(seed: u64) -> bool {
         fastrand::Rng::with_seed(seed ^ 0x91e7).u8(..4) == 0
@@ -254,6 +269,7 @@ impl Plan {
             seed,
             operations: 0,
             guests,
+            tracks: false,
         };
         Theme::of(plan, 0).has_windows
     }
@@ -291,7 +307,12 @@ impl Draw {
     }
 
     pub(super) fn page(&mut self) -> usize {
-        self.below(self.theme.pages)
+        let page = self.below(self.theme.pages);
+        match self.tracks() {
+            // In all regions alike.
+            true => page % PAGES_PER_TABLE + self.below(KERNEL_REGION) * PAGES_PER_TABLE,
+            false => page,
+        }
     }
 
     pub(super) fn place(&mut self) -> usize {
@@ -310,6 +331,11 @@ impl Draw {
     /// See [`Plan::has_secondary`].
     pub(super) fn has_secondary(&self) -> bool {
         self.theme.has_secondary
+    }
+
+    /// Whether spaces may be tracked.
+    pub(super) fn tracks(&self) -> bool {
+        self.theme.tracks
     }
 
     /// Whether the run is about guests too.

@@ -6,7 +6,7 @@ use shootdown::sim::Ordering;
 use crate::explore::Tables;
 use crate::kernel::layout::page_at;
 use crate::kernel::sightings::Sight;
-use crate::kernel::{PAGES_PER_TABLE, Pte, REGIONS, SharedHardware, WINDOW_REGION};
+use crate::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, REGIONS, SharedHardware, WINDOW_REGION};
 use crate::machine::context;
 
 /// Whether any page of a region is in the range.
@@ -45,5 +45,17 @@ impl Tables for SharedHardware {
                 self.saw(Sight::TopEntryRemovedByResponder);
             }
         }
+    }
+
+    fn clear_top(&self, private: u64, range: FlushRange) {
+        for region in (0..KERNEL_REGION).filter(|region| concerns(range, *region)) {
+            context().tell(|| format!("clears entry {region} of table {private}"));
+            let own = self.physical.entry(private as u16, region);
+            own.store(Pte::EMPTY.0, Ordering::Relaxed);
+        }
+    }
+
+    fn region_of(&self, address: usize) -> usize {
+        page_at(address) / PAGES_PER_TABLE
     }
 }

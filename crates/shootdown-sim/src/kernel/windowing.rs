@@ -6,6 +6,7 @@ use shootdown::Capacity;
 
 use crate::kernel::layout::window_page;
 use crate::kernel::sightings::Sight;
+use crate::kernel::space::Private;
 use crate::kernel::theme::Draw;
 use crate::kernel::window::{Change, Window};
 use crate::kernel::{PAGES_PER_TABLE, Space, World};
@@ -62,7 +63,7 @@ impl<C: Capacity> World<C> {
         context().preempt_disable();
         let windows = self.windows_here(&next);
         context().preempt_enable();
-        self.switch_by(Some(next), windows);
+        self.switch_by(Some(next), windows.map_or(Private::None, Private::Windows));
     }
 
     /// Changes windows of what is loaded, by whichever root, lazily too.

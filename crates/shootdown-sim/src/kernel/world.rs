@@ -17,6 +17,7 @@ use crate::kernel::guest::Guests;
 use crate::kernel::host_roots::HostRoots;
 use crate::kernel::layout::{KERNEL, SPACES};
 use crate::kernel::quiet::Quiet;
+use crate::kernel::reach::OwnRoot;
 use crate::kernel::reclaim::Handed;
 use crate::kernel::secondary::Secondary;
 use crate::kernel::window::Windows;
@@ -56,6 +57,8 @@ pub struct World<C: Capacity> {
     pub(super) current: Vec<RefCell<Option<Rc<Space<C>>>>>,
     /// The private root that each CPU has loaded of that, if it is one.
     pub(super) windowed: Vec<RefCell<Option<Rc<Windows>>>>,
+    /// The same, if it is the CPU's own of a tracked space.
+    pub(super) own: Vec<RefCell<Option<Rc<OwnRoot<C>>>>>,
     /// Whether the CPU runs no user code and only keeps what it has loaded.
     pub(super) is_lazy: Vec<Cell<bool>>,
     /// Whether the CPU may have deferred flushes and not caught up.
@@ -144,6 +147,7 @@ impl<C: Capacity> World<C> {
             next_space: Cell::new(KERNEL + 1),
             current: (0..cpus).map(|_| RefCell::default()).collect(),
             windowed: (0..cpus).map(|_| RefCell::default()).collect(),
+            own: (0..cpus).map(|_| RefCell::default()).collect(),
             is_lazy: vec![Cell::new(false); cpus],
             defers: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
@@ -197,6 +201,8 @@ impl<C: Capacity> World<C> {
             (Sight::WalkAwaited, stats.walks_awaited),
             (Sight::Taken, stats.cpus_taken),
             (Sight::Everywhere, stats.flushes_everywhere),
+            (Sight::RegionTaken, stats.regions_taken),
+            (Sight::RegionGivenUp, stats.regions_given_up),
         ];
         let seen = self.hardware.sightings();
         let add = |seen: Sightings, (sight, count)| seen.with(sight, count);

@@ -175,6 +175,21 @@ unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS>
         }
     }
 
+    fn region_of(&self, address: usize) -> usize {
+        let tables = context().with(|state| state.explore()?.hardware.tables());
+        tables.map_or(0, |tables| tables.region_of(address))
+    }
+
+    unsafe fn clear_top(&self, private: u64, range: FlushRange) {
+        may_unwind();
+        let context = context();
+        context.maybe_nmi();
+        let tables = context.with(|state| state.explore()?.hardware.tables());
+        if let Some(tables) = tables {
+            tables.clear_top(private, range);
+        }
+    }
+
     fn flushes_remotely(&self) -> bool {
         context().flushes_remotely()
     }

@@ -24,13 +24,15 @@ pub enum FrameKind {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     kind: FrameKind,
-    /// How often it was taken into use.
+    /// How often it was taken into use or freed.
     life: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     frame: u16,
+    /// Of the frame: one that is freed early is another when it comes again. None inside a guest.
+    life: Option<u32>,
     writable: bool,
     number: u64,
 }
@@ -83,7 +85,9 @@ impl Book {
 
     /// A frame is free again.
     pub fn release(&mut self, frame: u16) {
-        self.frames[usize::from(frame)].kind = FrameKind::Free;
+        let entry = &mut self.frames[usize::from(frame)];
+        entry.kind = FrameKind::Free;
+        entry.life += 1;
     }
 
     /// Which life of a table a walker has come upon.
@@ -121,10 +125,21 @@ impl Book {
 
     /// The page tables are about to promise `frame` for a page.
     pub fn promise(&mut self, space: u64, page: usize, frame: u16, writable: bool) {
+        let life = self.frames[usize::from(frame)].life;
+        self.add((space, page), frame, Some(life), writable);
+    }
+
+    /// Page tables of a guest are about to promise its page `to` for a virtual one.
+    pub fn promise_inside(&mut self, guest: u64, page: usize, to: u16, writable: bool) {
+        self.add((guest, page), to, None, writable);
+    }
+
+    fn add(&mut self, of: (u64, usize), frame: u16, life: Option<u32>, writable: bool) {
         self.promises += 1;
-        let promises = &mut self.pages.entry((space, page)).or_default().open;
+        let promises = &mut self.pages.entry(of).or_default().open;
         promises.push(Promise {
             frame,
+            life,
             writable,
             number: self.promises,
         });
@@ -194,9 +209,11 @@ impl Book {
     ) -> Result<(), Breach> {
         let entry = self.pages.get(&(space, page));
         let open = entry.map_or(&[][..], |entry| &entry.open);
-        let covered = open
-            .iter()
-            .any(|promise| promise.frame == frame && (promise.writable || !writes));
+        let life = self.frames[usize::from(frame)].life;
+        let covered = open.iter().any(|promise| {
+            let is_it = promise.frame == frame && promise.life.is_none_or(|known| known == life);
+            is_it && (promise.writable || !writes)
+        });
         if covered {
             return Ok(());
         }

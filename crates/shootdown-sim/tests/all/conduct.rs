@@ -28,6 +28,7 @@ fn conduct() -> String {
         runs,
         cpus,
         guests: Some(false),
+        tracked: Some(false),
         ..Campaign::default()
     };
     play("2 to 6 CPUs", drawn(DRAWN, None));
@@ -50,6 +51,11 @@ fn conduct() -> String {
         ..drawn(WITH_GUESTS, None)
     };
     play("guests", guests);
+    let tracked = Campaign {
+        tracked: Some(true),
+        ..drawn(WITH_GUESTS, None)
+    };
+    play("tracked spaces", tracked);
     text
 }
 

@@ -175,8 +175,7 @@ impl<P: Platform> Shootdown<P> {
             if is_everywhere {
                 self.keep_walkers(here);
             }
-            let asked = request.for_back_end::<P>();
-            let is_flushed = is_everywhere || asks && self.take_targets(here, &asked, space);
+            let is_flushed = is_everywhere || asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
                 if !is_flushed {
                     self.flush_here(here, &request, Role::Initiator);

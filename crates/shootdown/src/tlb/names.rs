@@ -106,13 +106,13 @@ impl SpaceId {
         self.0 & Self::SPARE_BIT != 0
     }
 
-    /// A bit that names of [regions](crate::reach::Region) have, and of others only [`NOBODY`](Self::NOBODY), which has the spare one, too.
+    /// A bit that names of [regions](crate::reach::Region) have, and no other name but [`NOBODY`](Self::NOBODY), which has the spare one, too.
     const REGION_BIT: u64 = Self::SPARE_BIT >> 1;
 
     /// Whether it is a region's.
     #[inline]
     pub(super) const fn is_region(self) -> bool {
-        self.0 & (Self::REGION_BIT | Self::SPARE_BIT) == Self::REGION_BIT
+        self.0 & (Self::SPARE_BIT | Self::REGION_BIT) == Self::REGION_BIT
     }
 
     /// The number of its engine.

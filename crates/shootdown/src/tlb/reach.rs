@@ -40,7 +40,11 @@ use crate::tlb::{
 };
 
 /// How many regions a CPU may have taken in a space at a time.
-const MOST_TAKEN: usize = if cfg!(loom) { 2 } else { 16 };
+const MOST_TAKEN: usize = if cfg!(any(loom, feature = "sim")) {
+    2
+} else {
+    16
+};
 
 /// So many requests for a region that its CPU does not flush or take anew, and the CPU gives it up; twice as many each time that it was wrong.
 const PATIENCE: u64 = if cfg!(any(loom, feature = "sim")) {

@@ -110,10 +110,11 @@ impl<P: Platform> Shootdown<P> {
             keeps_some: request.must_reach_all() && space.is_some(),
         };
         let mut targets = RemoteTargets(&mut own);
-        let is_done = self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done;
+        let asked = request.for_platform::<P>(space);
+        let is_done = self.platform.flush_remote(&mut targets, &asked) == RemoteFlush::Done;
         if !is_done {
             self.flush_here(here, request, Role::Initiator);
-            self.platform.finish_remote(&mut targets, request);
+            self.platform.finish_remote(&mut targets, &asked);
         }
         let taken = named - here.targets.len();
         here.counters.cpus_taken.add(taken as u64);

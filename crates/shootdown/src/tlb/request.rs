@@ -3,7 +3,7 @@
 use crate::call::Asked;
 use crate::platform::Platform;
 use crate::tlb::ranges::RangeWords;
-use crate::tlb::{FlushRange, FreedTables, SpaceId, TlbGen};
+use crate::tlb::{AddressSpace, FlushRange, FreedTables, SpaceId, TlbGen};
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,12 +76,17 @@ impl FlushRequest {
         ..Self::NONE
     };
 
-    /// What a back end is asked for: it knows nothing of what each CPU has loaded.
+    /// What the platform is told of a flush of `space`: it knows nothing of what each CPU has loaded, nor of regions.
     #[inline]
-    pub(super) fn for_back_end<P: Platform>(self) -> Self {
-        match P::CONFIG.has_reclaim && self.space == SpaceId::LOADED {
-            true => Self::ALL,
-            false => self,
+    pub(super) fn for_platform<P: Platform>(self, space: Option<&AddressSpace<P::Cpus>>) -> Self {
+        match space {
+            _ if P::CONFIG.has_reclaim && self.space == SpaceId::LOADED => Self::ALL,
+            Some(space) if P::CONFIG.has_reach && self.space.is_region() => Self {
+                space: space.id(),
+                generation: space.generation(),
+                ..self
+            },
+            _ => self,
         }
     }
 

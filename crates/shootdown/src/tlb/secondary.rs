@@ -130,7 +130,11 @@ impl<P: Platform> Shootdown<P> {
         if !P::CONFIG.has_secondary || !listener.listens() {
             return before;
         }
-        self.tell(listener, *request, before)
+        let request = match scope {
+            FlushScope::Space(space) => request.for_platform::<P>(Some(space)),
+            _ => *request,
+        };
+        self.tell(listener, request, before)
     }
 
     #[cold]

@@ -41,6 +41,9 @@ pub struct SimFuzz {
     /// Whether the machines have guests; without it one in four has
     #[arg(long, value_name = "BOOL", conflicts_with = "scenario")]
     pub guests: Option<bool>,
+    /// Whether spaces may be tracked; without it in one schedule of four
+    #[arg(long, value_name = "BOOL", conflicts_with = "scenario")]
+    pub tracked: Option<bool>,
     /// A fixed story of two CPUs instead of drawn programs: published-flag (fails, as it should), private-roots, remap-and-flush,
     /// remap-and-unlink, remap-and-switch
     #[arg(long, value_name = "NAME", conflicts_with = "cpus")]
@@ -68,6 +71,9 @@ pub struct SimReplay {
     /// Whether the machine has guests, if the seed does not say
     #[arg(long, value_name = "BOOL")]
     pub guests: Option<bool>,
+    /// Whether spaces may be tracked, if the seed does not say
+    #[arg(long, value_name = "BOOL")]
+    pub tracked: Option<bool>,
     /// The fixed story that the CPUs play, if their programs are not drawn
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<Scenario>,

@@ -21,6 +21,9 @@ pub const LONGEST: Duration = Duration::from_secs(900);
 /// Files here are modules of the simulator's test program `all`.
 const SIM_MODULES: &str = "crates/shootdown-sim/tests/all";
 
+/// What is behind `fuzz` where spaces are tracked in all schedules.
+const TRACKED: &str = "tracked";
+
 /// How much fuzzing one mutant gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
@@ -77,7 +80,10 @@ impl TryFrom<String> for Check {
             program: words.next(),
             test: words.next(),
         };
-        if words.next().is_some() || (check.kind == Kind::Fuzz && check.program.is_some()) {
+        let is_other_fuzz = check.kind == Kind::Fuzz
+            && (check.program.as_deref().is_some_and(|word| word != TRACKED)
+                || check.test.is_some());
+        if words.next().is_some() || is_other_fuzz {
             return Err(format!("too many words: {text:?}"));
         }
         if check.boots() && (check.program.is_none() || check.test.is_some()) {
@@ -228,6 +234,9 @@ impl Built<'_> {
             if self.check.kind == Kind::Fuzz {
                 let (runs, seed) = (effort.runs.to_string(), effort.seed.to_string());
                 command.args(["--runs", &runs, "--seed", &seed]);
+                if self.check.program.is_some() {
+                    command.args(["--tracked", "true"]);
+                }
             } else {
                 // One at a time: the name of a test that hangs is the last one printed.
                 command.arg("--test-threads=1").args(self.check.filter());
@@ -303,6 +312,7 @@ mod tests {
     fn checks_are_named_by_words() {
         for text in [
             "fuzz",
+            "fuzz tracked",
             "engine",
             "loom loom_tlb",
             "engine tlb a_gap",
@@ -315,6 +325,7 @@ mod tests {
             "",
             "miracle",
             "fuzz hard",
+            "fuzz tracked a",
             "engine a b c",
             "boot",
             "boot a b",

@@ -134,7 +134,7 @@ impl<C: Capacity> World<C> {
         let page = draw.page() % GUEST_PAGES;
         let mark = self.mark();
         let mut book = self.hardware.book.borrow_mut();
-        book.promise(vcpu.number, virtual_page, page as u16, true);
+        book.promise_inside(vcpu.number, virtual_page, page as u16, true);
         drop(book);
         context().tell(|| format!("has virtual page {virtual_page} lead to {page}"));
         // ORDERING: Release, as entries of the host's tables.

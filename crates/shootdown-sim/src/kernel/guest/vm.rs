@@ -177,7 +177,7 @@ impl<C: Capacity> World<C> {
         let tables = Rc::new(std::array::from_fn(|page| AtomicU64::new(page as u64)));
         let mut book = self.hardware.book.borrow_mut();
         for page in 0..tables.len() {
-            book.promise(number, page, page as u16, true);
+            book.promise_inside(number, page, page as u16, true);
         }
         drop(book);
         VirtualCpu {
