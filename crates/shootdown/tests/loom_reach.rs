@@ -18,6 +18,9 @@ use shootdown::*;
 const OLD: u64 = 0;
 const NEW: u64 = 1;
 
+/// Not retired: a model ends as it stands.
+type OwnRoot<const N: usize> = ManuallyDrop<Pin<Box<ReachRoot<Cpus<N>>>>>;
+
 /// CPU 1 has a root of its own in a tracked space; CPU 0 changes the space.
 struct Scene<const N: usize>
 where
@@ -25,7 +28,7 @@ where
 {
     machine: Arc<Machine<N>>,
     space: AddressSpace<Cpus<N>>,
-    root: RefCell<Option<ManuallyDrop<Pin<Box<ReachRoot<Cpus<N>>>>>>>,
+    root: RefCell<Option<OwnRoot<N>>>,
     done: AtomicBool,
     /// CPU 1 has reached the point where the model begins.
     ready: Event,

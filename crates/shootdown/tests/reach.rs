@@ -591,13 +591,15 @@ fn a_root_that_the_host_loads_is_asked_about_all_regions() {
     let (machine, puppet) = (scene.machine, scene.puppet());
     puppet.set_irqs_off(true);
     assert!(machine.host_roots().begin_switch(None, Some(scene.space)));
-    // SAFETY: 1. what follows plays the load.
+    let root = scene.space.root();
+    // SAFETY: 1. a puppet's roots are numbers.
     unsafe {
         machine
             .platform()
-            .load_tagged_root(scene.space.root(), Asid::UNTAGGED, TagEntries::Drop);
-        machine.host_roots().end_switch(None, Some(scene.space));
+            .load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
     }
+    // SAFETY: 1. just done.
+    unsafe { machine.host_roots().end_switch(None, Some(scene.space)) };
     puppet.set_irqs_off(false);
     puppet.access(0, ONE);
     assert_eq!(scene.remap(1, ONE, 71), [0]);
