@@ -483,6 +483,8 @@ fn a_cpu_that_takes_too_much_begins_anew() {
 #[test]
 fn nmis_leave_what_is_given_up_alone() {
     let scene = Scene::entered(4);
+    // Nothing is owed for another reason.
+    scene.machine.set_policy(Policy::BEFORE);
     scene.puppet().nmis_ask_about(scene.space.id());
     let denied = |moments: &[Moment]| moments.contains(&Moment::Flush(LocalFlush::Space));
     let denials = || {
@@ -566,6 +568,8 @@ fn mistakes_are_refused() {
     let other = AddressSpace::new(scene.machine, tables(2));
     let root = || ReachRoot::new(scene.machine, &other, cpu(0), tables(OWN_ROOTS + 9));
     assert!(refuses(root), "not tracked");
+    let second = || ReachRoot::new(scene.machine, scene.space, cpu(1), tables(OWN_ROOTS + 9));
+    assert!(refuses(second), "CPU 1 has one");
     // SAFETY: 1. there are none.
     assert!(refuses(|| unsafe { reach.track(&other, &[]) }));
     let root = scene.roots[1].as_ref();

@@ -17,6 +17,9 @@ const PRESENT_ADDRESS: u64 = 0x000f_ffff_ffff_f001;
 /// Makes those entries of the root table `private` that translate `range` equal to those of `shared`, but for the windows'; with isolation those of their user
 /// roots, too. Any context; reads and writes entries, no more.
 pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
+    // Page walks are ordered by it, and not by the barrier before.
+    // SAFETY: it changes nothing.
+    unsafe { core::arch::asm!("lfence", options(nostack, preserves_flags)) };
     copy(shared, private, range);
     #[cfg(feature = "isolation")]
     if let (Some(shared), Some(private)) = (user_root(shared), user_root(private)) {

@@ -31,7 +31,7 @@ pub mod map;
 mod msync;
 pub mod nested;
 pub mod page_table;
-mod place;
+pub mod place;
 pub mod prot;
 pub mod protect;
 pub mod pte;

@@ -189,7 +189,7 @@ impl PageTable {
     /// Empties those entries of a private root that [`copy_top`](crate::arch::top::copy_top) filled: the tables are others'. No CPU has it loaded.
     pub fn forget_shared_top(&self) {
         for (index, cell) in cells(self, self.root)[..USER_ENTRIES].iter().enumerate() {
-            if index != WINDOWS_ENTRY {
+            if index != WINDOWS_ENTRY && !cell.load().is_empty() {
                 cell.take();
             }
         }
@@ -304,6 +304,10 @@ impl PageTable {
     /// Takes all tables and shares of a table of this level out; what nobody owns any more goes into `freed`.
     fn dismantle(&self, table: PhysAddr, level: u32, entries: usize, freed: &mut FrameChain) {
         for cell in &cells(self, table)[..entries] {
+            // Most are: a look is cheaper than an exchange.
+            if cell.load().is_empty() {
+                continue;
+            }
             let Some(child) = cell.take().frame() else {
                 continue;
             };

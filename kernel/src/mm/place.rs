@@ -1,7 +1,7 @@
 //! Where new mappings go: in a space that threads share each has a region of its own, so that discarding it concerns only the CPUs that the thread ran on.
 
 use super::error::MapError;
-use super::layout::{MMAP_TOP, TOP_ENTRY_BYTES, USER_START, page_ceil};
+use super::layout::{MMAP_TOP, PIE_BASE, TOP_ENTRY_BYTES, USER_START, page_ceil};
 use super::map::{MapRequest, Placement};
 use super::range::UserRange;
 use super::space::Inner;
@@ -11,6 +11,11 @@ use core::ops::Range;
 const COMMON: usize = (MMAP_TOP - 1) / TOP_ENTRY_BYTES;
 /// Those of threads whose stack is in nobody's region.
 const HOMES: Range<usize> = 1..COMMON / 2;
+
+/// Whether stacks are placed in this region.
+pub const fn is_of_stacks(region: usize) -> bool {
+    region >= HOMES.end && region < COMMON && region != PIE_BASE / TOP_ENTRY_BYTES
+}
 
 impl Inner {
     /// The range a request gets; with [`Placement::Fixed`] it may be occupied.
@@ -33,8 +38,11 @@ impl Inner {
                 wished.or_else(|| self.gap_in(home, len))
             }
             Placement::Fresh => {
-                let fresh = self.unused_region();
-                fresh.and_then(|region| self.gap_in(region, len))
+                let is_nobodys = |range: &UserRange| {
+                    !self.table.keeps_top() || self.is_unused(range.start() / TOP_ENTRY_BYTES)
+                };
+                let fresh = || self.gap_in(self.unused_region()?, len);
+                wished.filter(is_nobodys).or_else(fresh)
             }
             Placement::Fixed | Placement::FixedIfFree => {
                 let range = UserRange::new(request.addr, len)?;
@@ -60,9 +68,8 @@ impl Inner {
 
     /// The highest region without areas, if there is one: of a stack, which is there as long as its thread.
     fn unused_region(&self) -> Option<usize> {
-        (HOMES.end..COMMON)
-            .rev()
-            .find(|region| self.is_unused(*region))
+        let is_free = |region: &usize| is_of_stacks(*region) && self.is_unused(*region);
+        (HOMES.end..COMMON).rev().find(is_free)
     }
 
     /// A region for a thread that has none. It may come to have nothing there, so another gets the next.

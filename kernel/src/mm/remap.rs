@@ -46,8 +46,11 @@ impl MemorySpace {
         let mut gather = Gather::of(self, UserRange::ALL);
         let outcome = inner.remap(old, new_len, destination, &mut gather);
         let pending = self.submit(&mut inner, gather);
-        let moves = |new: &usize| region_of(*new) != region_of(addr);
-        if self.is_tracked() && outcome.as_ref().is_ok_and(moves) {
+        let is_one = |new: &usize| {
+            let ends = [old.end() - 1, *new, *new + new_len - 1];
+            ends.iter().all(|end| region_of(*end) == region_of(addr))
+        };
+        if self.is_tracked() && !outcome.as_ref().is_ok_and(is_one) {
             // Whoever unmaps the pages from where they are now asks others than those that have them from here.
             pending.finish();
             return outcome;

@@ -14,7 +14,7 @@ use crate::arch::fpu::{self, FpuState};
 use crate::arch::top::region_of;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
-use crate::mm::layout::MMAP_TOP;
+use crate::mm::place::is_of_stacks;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::user_memory::UserPtr;
 
@@ -197,7 +197,7 @@ fn child_of(
 /// The region of the child's stack, if that is nobody else's: libraries map it in the parent.
 fn home_of(me: &Current, request: &CloneRequest) -> Option<usize> {
     let region = region_of(request.stack.checked_sub(1)?);
-    (region != region_of(MMAP_TOP - 1) && Some(region) != me.home()).then_some(region)
+    (is_of_stacks(region) && Some(region) != me.home()).then_some(region)
 }
 
 /// Puts the child's number where the parent wants it. As on Linux, nobody is told when that is nowhere; the child sees to

@@ -150,6 +150,7 @@ fn reset_process(me: &Current, path: String) {
 
 fn reset_thread(me: &Current, frame: &mut TrapFrame, entry: UserEntry) {
     me.clear_child_tid.store(0, Ordering::Relaxed);
+    me.lose_home();
     me.signals.lock().alt_stack = AltStack::DISABLED;
     me.set_fs_base(0);
     fpu::restore(&FpuState::initial());

@@ -246,6 +246,11 @@ impl Thread {
         self.home.store(region + 1, Ordering::Relaxed);
     }
 
+    /// It has none: its space is another one.
+    pub fn lose_home(&self) {
+        self.home.store(0, Ordering::Relaxed);
+    }
+
     /// Where its list of robust futexes is; 0 for nowhere.
     pub fn robust_list(&self) -> usize {
         self.robust_list.load(Ordering::Relaxed)

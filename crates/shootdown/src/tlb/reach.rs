@@ -19,6 +19,7 @@
 //! A CPU that loads another root of a tracked space than one of its own, the shared one or one with windows, is in every region's set (`others`). It keeps nothing of
 //! such a root, and drops all it has whenever it is asked, so it counts nothing. A CPU that has the space loaded when it becomes tracked is one of these until it switches.
 
+use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
 use core::ptr::NonNull;
@@ -106,6 +107,8 @@ pub(super) struct Tracking<C: Capacity> {
     first: CoreU64,
     /// CPUs that have, or had when they were in the space last, another root of it loaded than one of their own.
     others: AtomicCpuMask<C>,
+    /// CPUs for which there is a root of their own: a second one would know nothing of what the first has taken.
+    rooted: AtomicCpuMask<C>,
 }
 
 impl<C: Capacity> Tracking<C> {
@@ -115,6 +118,7 @@ impl<C: Capacity> Tracking<C> {
             count: AtomicUsize::new(0),
             first: CoreU64::new(0),
             others: AtomicCpuMask::new(),
+            rooted: AtomicCpuMask::new(),
         }
     }
 
@@ -194,22 +198,32 @@ impl Taken {
 ///
 /// It stays valid while its CPU runs other spaces or is offline. [`Reach::retire`] gives the table back. One that was loaded and is dropped without that panics, and
 /// does not unwind, as a [`WindowRoot`].
-#[derive(Debug)]
 #[must_use = "give it to `Reach::retire` before its table is freed"]
 pub struct ReachRoot<C: Capacity> {
     pub(super) window: WindowRoot,
-    /// The space's.
-    regions: &'static [Region<C>],
+    /// The space's, which may be gone where that is neither borrowed nor loaded.
+    regions: NonNull<[Region<C>]>,
     first: SpaceId,
     taken: [Taken; MOST_TAKEN],
     _pinned: PhantomPinned,
 }
 
+// SAFETY: of its regions, which are atomics, only shared references are made.
+unsafe impl<C: Capacity> Send for ReachRoot<C> {}
+// SAFETY: as above.
+unsafe impl<C: Capacity> Sync for ReachRoot<C> {}
+
+impl<C: Capacity> fmt::Debug for ReachRoot<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReachRoot").field(&self.window).finish()
+    }
+}
+
 impl<C: Capacity> ReachRoot<C> {
-    /// The root of `cpu` in `space`, where it has no other: a table whose user part is empty. Any context; does not block.
+    /// The root of `cpu` in `space`: a table whose user part is empty. Any context; does not block.
     ///
     /// # Panics
-    /// When the space is not tracked, or another engine's.
+    /// When the space is not tracked, or another engine's, or the CPU has a root of its own there that was not [retired](Reach::retire), loaded or not.
     pub fn new<P: Platform<Cpus = C>>(
         engine: &Shootdown<P>,
         space: &AddressSpace<C>,
@@ -217,15 +231,20 @@ impl<C: Capacity> ReachRoot<C> {
         root: Root,
     ) -> Self {
         let window = WindowRoot::new(engine, space, cpu, root);
-        let regions = core::ptr::from_ref(space.tracking().regions());
+        let regions = NonNull::from(space.tracking().regions());
         assert!(
             space.tracking().counts(),
             "a CPU's own root in a space that is not tracked: call Reach::track before"
         );
+        let rooted = &space.tracking().rooted;
+        assert!(
+            rooted.insert(cpu, Ordering::Relaxed) & C::bit(cpu) == 0,
+            "{cpu} has a root of its own in {:?}: retire that before it gets another",
+            space.id()
+        );
         Self {
             window,
-            // SAFETY: they stay until the space is dropped (duty 1 of `track`). They are used where the space is borrowed, or has this root loaded: then it is not dropped.
-            regions: unsafe { &*regions },
+            regions,
             first: space.tracking().name(0),
             taken: [const { Taken::new() }; MOST_TAKEN],
             _pinned: PhantomPinned,
@@ -242,9 +261,15 @@ impl<C: Capacity> ReachRoot<C> {
         self.window.cpu()
     }
 
+    /// Where the space is borrowed, or has this root loaded.
+    fn regions(&self) -> &[Region<C>] {
+        // SAFETY: they stay until the space is dropped (duty 1 of `track`), which does not return while it is loaded.
+        unsafe { self.regions.as_ref() }
+    }
+
     fn taken(&self) -> impl Iterator<Item = (&Taken, &Region<C>)> {
         let taken = self.taken.iter().filter(|taken| taken.is_taken.get());
-        taken.map(|taken| (taken, &self.regions[taken.index.get() as usize]))
+        taken.map(|taken| (taken, &self.regions()[taken.index.get() as usize]))
     }
 
     fn find(&self, region: SpaceId) -> Option<&Taken> {
@@ -401,7 +426,7 @@ impl<P: Platform> Reach<'_, P> {
         if here.tlb.private_name() != root.window.name {
             return false;
         }
-        let index = engine.region_of(root.regions, address);
+        let index = engine.region_of(root.regions(), address);
         let known = root.find(SpaceId(root.first.0 + index as u64));
         let taken = known.unwrap_or_else(|| engine.take_region(here, root, index, address));
         // SAFETY: 1. on its CPU, which has it loaded; the space is borrowed.
@@ -435,10 +460,11 @@ impl<P: Platform> Reach<'_, P> {
             "{owner} has the root loaded that is retired: switch away first"
         );
         for (taken, region) in root.taken() {
+            taken.is_taken.set(false);
             // ORDERING: as in `give_regions_up`; what its tags hold is not used again.
             region.takers.remove(owner, Ordering::Release);
-            taken.is_taken.set(false);
         }
+        space.tracking().rooted.remove(owner, Ordering::Relaxed);
         // SAFETY: nothing is moved: what the engine points to, and does not any more, is not the window.
         unsafe { root.get_unchecked_mut() }.window.take_root()
     }
@@ -500,7 +526,7 @@ impl<P: Platform> Shootdown<P> {
         group: usize,
     ) -> u64 {
         let tracking = space.tracking();
-        // ORDERING: Acquire: who has left the shared root has dropped what it had by it; pairs with `join`.
+        // ORDERING: Acquire: who has left the shared root has dropped what it had by it; pairs with `leave_others`.
         let others = tracking.others.group(group).load(Ordering::Acquire);
         let takers = tracking
             .named(request.space)
@@ -592,7 +618,7 @@ impl<P: Platform> Shootdown<P> {
         taken.asked.set(0);
         taken.index.set(index as u64);
         taken.address.set(address as u64);
-        let region = &root.regions[index];
+        let region = &root.regions()[index];
         region.takers.insert(here.cpu, Ordering::Relaxed);
         // ORDERING: store bit / load count and entry, against change / load takers in `holders_of_region` (I2).
         fence(Ordering::SeqCst);
@@ -628,14 +654,12 @@ impl<P: Platform> Shootdown<P> {
             let changes = root.window.changes.get() + taken.seen.generation().as_u64() + 1;
             root.window.changes.set(changes);
             tlb.window_changes.set(changes);
+            // Before the bit: a CPU that died in between would be believed when it comes back.
+            taken.is_taken.set(false);
             // ORDERING: Release publishes that nothing of it is cached; pairs with `takers`.
             region.takers.remove(here.cpu, Ordering::Release);
             here.counters.regions_given_up.add(1);
         }
-        root.taken
-            .iter()
-            .filter(|taken| chosen(taken))
-            .for_each(|taken| taken.is_taken.set(false));
         tlb.owes_flush.set(owed);
     }
 

@@ -163,6 +163,7 @@ impl<C: Capacity> AddressSpace<C> {
 
     /// How often the tables have changed, of which a flush has told. Software that makes tables from them reads this, then an entry, takes its own lock, and installs what it
     /// has read only if this is still the same: [`Platform::begin_secondary`] comes after the count, and takes that lock. Any context.
+    /// (In a [tracked](crate::reach::Reach::track) space only who [listens](crate::secondary::SecondaryTlbs) may rely on it.)
     pub fn generation(&self) -> TlbGen {
         // ORDERING: acquires the PTE changes counted so far; pairs with `bump`.
         TlbGen::from_raw(self.generation.0.generation.load(Ordering::Acquire))

@@ -84,8 +84,8 @@ impl<'a, P: Platform> UserMemory<'a, P> {
     /// Tables stay, pages do not: read an entry once, take a reference to the page unless it has none left, then read the entry again, and give the reference
     /// back if it has changed.
     ///
-    /// Where `space` is loaded on this CPU and active, and the platform has no [back end](Platform::flushes_remotely), it costs two plain stores. Elsewhere it
-    /// costs a full barrier, and where the space is not loaded two writes to its set of CPUs.
+    /// Where `space` is loaded on this CPU and active, and the platform has no [back end](Platform::flushes_remotely), it costs two plain stores. Elsewhere, and
+    /// where the space is [tracked](crate::reach::Reach::track), it costs a full barrier, and where the space is not loaded two writes to its set of CPUs.
     ///
     /// Tables of [windows](crate::windows) are their CPU's own, and not meant.
     ///
