@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::course::Sample;
@@ -27,8 +28,9 @@ pub enum Operation {
     Freed,
 }
 
-/// Before anything counts, so often: a CPU has given up what it took by the way.
+/// Before anything counts, so often, but not for longer: a CPU has given up what it took by the way.
 const WARM_UP: usize = 200;
+const MOST_WARM_UP: Duration = Duration::from_millis(20);
 const MALLOC_BYTES: usize = (1 << 20) + PAGE_BYTES;
 const STACK_BYTES: usize = 256 << 10;
 /// The most pages a thread writes to on its stack.
@@ -181,7 +183,13 @@ impl Work for Job {
             own: Region::new(self.pages)?,
             turn: 0,
         };
-        (0..WARM_UP).try_for_each(|_| self.work(&mut seat))?;
+        let begun = Instant::now();
+        for _ in 0..WARM_UP {
+            self.work(&mut seat)?;
+            if begun.elapsed() > MOST_WARM_UP {
+                break;
+            }
+        }
         Ok(seat)
     }
 

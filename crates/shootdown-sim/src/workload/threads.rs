@@ -5,11 +5,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
+use std::sync::atomic::Ordering as CoreOrdering;
 
 use shootdown::reach::{ReachRoot, Region};
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    AddressSpace, Capacity, CpuId, CpuMask, FlushRange, FreedTables, LocalFlush, PageSize, Platform,
+    AddressSpace, Capacity, CpuId, CpuMask, FlushRange, FreedTables, LocalFlush, PageSize,
+    Platform, watch::Stats,
 };
 use shootdown_peers::Peer;
 
@@ -59,6 +61,8 @@ pub struct Discarded {
     pub operations: u64,
     /// What all CPUs did.
     pub activity: Activity,
+    /// What the engine counted, if it is its.
+    pub stats: Stats,
     /// Reads through a translation that had to be gone.
     pub stale: u64,
 }
@@ -104,7 +108,7 @@ struct World<'a, C: Capacity> {
     warm: Cell<usize>,
     done: Cell<usize>,
     operations: Cell<u64>,
-    before: Cell<Activity>,
+    before: Cell<(Activity, Stats)>,
     found: RefCell<Discarded>,
 }
 
@@ -135,12 +139,13 @@ fn run_sized<C: Capacity>(row: &Threads) -> Discarded {
         warm: Cell::new(0),
         done: Cell::new(0),
         operations: Cell::new(0),
-        before: Cell::new(Activity::default()),
+        before: Cell::default(),
         found: RefCell::new(Discarded {
             samples_ps: Vec::new(),
             per_us: 0.0,
             operations: 0,
             activity: Activity::default(),
+            stats: Stats::default(),
             stale: 0,
         }),
     };
@@ -200,7 +205,7 @@ impl<C: Capacity> World<'_, C> {
             operation();
         }
         if self.operations.get() == 0 {
-            self.before.set(context.timed(|timed| timed.activities()));
+            self.before.set(self.counts(context));
         }
         let started_ps = context.now_ps();
         for _ in 0..row.operations {
@@ -215,12 +220,22 @@ impl<C: Capacity> World<'_, C> {
         if self.done.get() == row.cpus {
             let mut found = self.found.borrow_mut();
             found.operations = self.operations.get();
-            found.activity = context.timed(|timed| timed.activities()) - self.before.get();
+            let (before, now) = (self.before.get(), self.counts(context));
+            found.activity = now.0 - before.0;
+            found.stats = now.1.since(&before.1);
         }
         while self.done.get() < row.cpus {
             operation();
             self.operations.set(self.operations.get() + 1);
         }
+    }
+
+    fn counts(&self, context: Context<'_>) -> (Activity, Stats) {
+        let stats = match self.calls {
+            Built::Ours(engine) => engine.watch().total_stats(),
+            Built::Peer(_) => Stats::default(),
+        };
+        (context.timed(|timed| timed.activities()), stats)
     }
 
     /// madvise of a page, and a write to it.
@@ -247,36 +262,38 @@ impl<C: Capacity> World<'_, C> {
         self.touch(context, own, page);
     }
 
-    /// An access to a page by the running CPU, which faults where its root does not translate the region, or there is no page.
+    /// An access to a page by the running CPU, again and again until it does not fault: its root may not translate the region, or there may be no page.
     fn touch(&self, context: Context<'_>, own: Option<Own<'_, C>>, page: usize) {
         let (costs, entry) = (&self.row.costs, &self.entries[page].0);
-        if let Some((engine, space, root)) = own
-            && !context.timed(|timed| timed.tops.contains(&(root.root(), page)))
-        {
-            context.work(costs.fault_ps);
-            let reach = engine.user_memory().reach();
-            reach.take(space, root, page_number(page) << 12);
-        }
-        let oldest_frame = self.oldest_frame.get();
-        match context.touch(page_number(page) as u64, entry.as_core()) {
-            Translation::Cached(frame) => {
-                if page == 0 && frame < oldest_frame {
-                    let mut found = self.found.borrow_mut();
-                    found.stale += 1;
+        loop {
+            if let Some((engine, space, root)) = own
+                && !context.timed(|timed| timed.tops.contains(&(root.root(), page)))
+            {
+                context.work(costs.fault_ps);
+                let reach = engine.user_memory().reach();
+                reach.take(space, root, page_number(page) << 12);
+                continue;
+            }
+            let oldest_frame = self.oldest_frame.get();
+            match context.touch(page_number(page) as u64, entry.as_core()) {
+                Translation::Cached(frame) => {
+                    let is_stale = page == 0 && frame < oldest_frame;
+                    self.found.borrow_mut().stale += u64::from(is_stale);
+                    return;
                 }
+                Translation::Walked(_) => return,
+                Translation::Fault => {}
             }
-            Translation::Walked(_) => {}
-            Translation::Fault => {
-                context.work(costs.fault_ps + costs.zero_page_ps);
-                let frame = self.next_frame.replace(self.next_frame.get() + 1);
-                self.locked(|| {
-                    // Another may have been first.
-                    if entry.load(Ordering::Acquire) == 0 {
-                        entry.store(frame, Ordering::Release);
-                    }
-                });
-                context.touch(page_number(page) as u64, entry.as_core());
-            }
+            context.work(costs.fault_ps + costs.zero_page_ps);
+            self.locked(|| {
+                // What it costs; nobody comes between the look and the store, so that frames are entered in order.
+                entry.fetch_or(0, Ordering::AcqRel);
+                let core = entry.as_core();
+                if core.load(CoreOrdering::Relaxed) == 0 {
+                    core.store(self.next_frame.get(), CoreOrdering::Relaxed);
+                    self.next_frame.set(self.next_frame.get() + 1);
+                }
+            });
         }
     }
 
