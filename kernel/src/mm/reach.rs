@@ -130,7 +130,9 @@ impl MemorySpace {
     pub fn take_region(&self, addr: usize) -> bool {
         self.reach.get().is_some_and(|roots| {
             let own = roots.here().lock();
-            own.as_ref().is_some_and(|own| {
+            // What it has is the shared entry, which stays as it is (`keep_top`): most faults are of pages.
+            let own = own.as_ref().filter(|own| !own.table.has_top(addr));
+            own.is_some_and(|own| {
                 let reach = SHOOTDOWN.user_memory().reach();
                 reach.take(&self.engine, own.root.as_ref(), addr)
             })
