@@ -5,6 +5,7 @@ use super::invalidate::{Gather, Pending};
 use super::layout::{PAGE_SIZE, page_ceil};
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
+use super::witness;
 
 /// Preemption is off while so many bytes are discarded without the lock.
 const MOST_IN_PASSING: usize = 32 * PAGE_SIZE;
@@ -76,6 +77,8 @@ impl MemorySpace {
             return None;
         }
         let mut gather = Gather::in_passing(self, range);
+        // As under the lock, what is taken away is submitted before others are let in.
+        let _held = witness::Held::of(self.engine.root());
         let inner = self.inner.glance()?;
         let area = inner.areas.find(range.start())?;
         // What machines show is flushed under the lock.
