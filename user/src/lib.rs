@@ -1,7 +1,7 @@
 //! Programs that show whether a kernel's TLB shootdown is fast and whether it is right.
 //!
 //! They are ordinary static Linux programs: the same file runs on the reference kernel, on Linux
-//! in the same emulator, and on the machine that built it. Eight of them matter:
+//! in the same emulator, and on the machine that built it. Nine of them matter:
 //!
 //! * [`madvise`] measures the cost of one discard-and-touch iteration (workload T1) and checks
 //!   that no thread ever reads a discarded page's old value after the call returned.
@@ -14,6 +14,7 @@
 //! * [`zerocopy`] measures calls that lend pages to a server on the client's CPU (workload T2), and checks every copy.
 //! * [`evacuate`] copies virtual machines while they run, by the log of dirty pages, and compares the copy.
 //! * [`collapse`] measures how long it takes to free a page table that other threads fault on.
+//! * [`threads`] measures how threads that change memory of their own get on beside each other.
 //! * [`torture`] changes mappings at random from every CPU while other threads read and write
 //!   through them, and reports every access that used a translation which was no longer valid.
 //!
@@ -54,6 +55,7 @@ pub mod signals;
 pub mod summary;
 pub mod survey;
 pub mod sysbench;
+pub mod threads;
 pub mod timespec;
 pub mod torture;
 pub mod vmm;

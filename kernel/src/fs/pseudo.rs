@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write};
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 
 use shootdown::{CpuId, Policy};
 use spin::Once;
@@ -17,7 +18,7 @@ use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::latency;
 use crate::mm::vma::Area;
-use crate::mm::{self, AreaKind, FirstWrites};
+use crate::mm::{self, AreaKind, FirstWrites, TRACKS_SPACES};
 use crate::platform::SHOOTDOWN;
 use crate::task;
 
@@ -32,6 +33,8 @@ pub(super) enum Pseudo {
     Idle,
     /// What follows the first write of a guest to a clean page; writing a name changes it.
     FirstWrites,
+    /// Whether spaces of several threads become tracked; writing `on` or `off` changes it.
+    Reach,
     /// Facts about machine and kernel.
     Info,
     /// What the latency tracer found; writing `on`, `off` or `reset` controls it.
@@ -66,6 +69,7 @@ const FILES: &[(&str, Pseudo)] = &[
     ("/proc/shootdown/stats", Pseudo::Stats),
     ("/proc/shootdown/idle", Pseudo::Idle),
     ("/proc/shootdown/first_writes", Pseudo::FirstWrites),
+    ("/proc/shootdown/reach", Pseudo::Reach),
     ("/proc/shootdown/info", Pseudo::Info),
     ("/proc/shootdown/latency", Pseudo::Latency),
     ("/proc/shootdown/backtrace", Pseudo::Backtrace),
@@ -121,7 +125,7 @@ impl Pseudo {
         match self {
             Self::Backtrace | Self::IrqOff | Self::DropCaches => 0o200,
             Self::Policy | Self::Idle | Self::FirstWrites | Self::Latency => 0o644,
-            Self::Calls | Self::CpuOnline(_) => 0o644,
+            Self::Reach | Self::Calls | Self::CpuOnline(_) => 0o644,
             _ => 0o444,
         }
     }
@@ -134,6 +138,10 @@ impl Pseudo {
             Self::Stats => stats(&mut text),
             Self::Idle => writeln!(text, "{}", task::idle_mode().name()),
             Self::FirstWrites => writeln!(text, "{}", FirstWrites::chosen().name()),
+            Self::Reach => {
+                let is_on = TRACKS_SPACES.load(Ordering::Relaxed);
+                writeln!(text, "{}", if is_on { "on" } else { "off" })
+            }
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text, task::usable_cpu_bits()),
             Self::Calls => return (CALLS.get().ok_or(Errno::EINVAL)?.lines)(),
@@ -163,6 +171,11 @@ impl Pseudo {
             Self::FirstWrites => FirstWrites::from_name(word())
                 .ok_or(Errno::EINVAL)?
                 .choose(),
+            Self::Reach => match word() {
+                "on" => TRACKS_SPACES.store(true, Ordering::Relaxed),
+                "off" => TRACKS_SPACES.store(false, Ordering::Relaxed),
+                _ => return Err(Errno::EINVAL),
+            },
             Self::Latency => latency::command(bytes)?,
             Self::Backtrace => backtrace::print_all(),
             Self::DropCaches => {

@@ -1,10 +1,14 @@
 //! `madvise`: the operation that workload T1 measures.
 
 use super::error::MapError;
-use super::invalidate::Gather;
-use super::layout::page_ceil;
+use super::invalidate::{Gather, Pending};
+use super::layout::{PAGE_SIZE, page_ceil};
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
+use super::witness;
+
+/// Preemption is off while so many bytes are discarded without the lock.
+const MOST_IN_PASSING: usize = 32 * PAGE_SIZE;
 
 /// What an advice makes this kernel do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,12 @@ impl MemorySpace {
             return Err(MapError::Invalid);
         }
         let range = UserRange::new(addr, len)?;
+        if advice == Advice::Discard
+            && let Some(pending) = self.discard_in_passing(range)
+        {
+            pending.finish();
+            return Ok(());
+        }
         let mut inner = self.lock();
         let outcome = if inner.is_covered(range) {
             Ok(())
@@ -58,6 +68,25 @@ impl MemorySpace {
         drop(inner);
         pending.finish();
         outcome
+    }
+
+    /// Discards a few pages of one area that belongs to nobody else, while nobody has the lock, beside other threads that do so or fault; `None`, and nothing done, where it
+    /// takes more. Areas and tables stay; entries are emptied one by one, by exchanges.
+    fn discard_in_passing(&self, range: UserRange) -> Option<Pending<'_>> {
+        if range.end() - range.start() > MOST_IN_PASSING {
+            return None;
+        }
+        let mut gather = Gather::in_passing(self, range);
+        // As under the lock, what is taken away is submitted before others are let in.
+        let _held = witness::Held::of(self.engine.root());
+        let inner = self.inner.glance()?;
+        let area = inner.areas.find(range.start())?;
+        // What machines show is flushed under the lock.
+        if range.end() > area.range.end() || !area.kind.is_own() || self.machines.are_any() {
+            return None;
+        }
+        inner.discard(range, &mut gather);
+        Some(self.submit_in_passing(&inner, gather))
     }
 }
 

@@ -78,11 +78,7 @@ impl MemorySpace {
         let Some(inner) = self.inner.glance() else {
             return false;
         };
-        let is_own = |area: &&Area| {
-            let kind = &area.kind;
-            matches!(kind, AreaKind::Anonymous | AreaKind::Heap | AreaKind::Stack)
-        };
-        let area = inner.areas.find(addr).filter(is_own);
+        let area = inner.areas.find(addr).filter(|area| area.kind.is_own());
         let Some(area) = area.filter(|area| check(area, access).is_ok()) else {
             return false;
         };

@@ -62,6 +62,7 @@ pub use msync::SyncWhen;
 pub use nested::{FirstWrites, GuestMemory};
 pub use prot::Prot;
 pub use range::UserRange;
+pub use reach::TRACKS_SPACES;
 pub use remap::Destination;
 pub use shared::SharedArea;
 pub use space::MemorySpace;

@@ -186,6 +186,13 @@ impl PageTable {
         }
     }
 
+    /// Whether the entry of the root table for `addr` is in use.
+    pub fn has_top(&self, addr: usize) -> bool {
+        !cells(self, self.root)[entry_index(addr, ROOT_LEVEL)]
+            .load()
+            .is_empty()
+    }
+
     /// Empties those entries of a private root that [`copy_top`](crate::arch::top::copy_top) filled: the tables are others'. No CPU has it loaded.
     pub fn forget_shared_top(&self) {
         for (index, cell) in cells(self, self.root)[..USER_ENTRIES].iter().enumerate() {

@@ -14,11 +14,15 @@ use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
 use shootdown::reach::{ReachRoot, Region};
 use shootdown::{AddressSpace, Root};
 
 /// Entries of root tables that user memory may have.
 const REGIONS: usize = USER_END.div_ceil(TOP_ENTRY_BYTES);
+
+/// Whether spaces become tracked from now on. A measurement compares itself with those that are not (`/proc/shootdown/reach`).
+pub static TRACKS_SPACES: AtomicBool = AtomicBool::new(true);
 
 /// Whether the kernel's heap can spare nothing.
 fn is_tight() -> bool {
@@ -84,7 +88,7 @@ impl MemorySpace {
 
     /// A second thread runs in it. Without memory it stays as it is, and each flush asks all that have it loaded.
     pub fn track(&self) {
-        if self.is_tracked() {
+        if self.is_tracked() || !TRACKS_SPACES.load(Ordering::Relaxed) {
             return;
         }
         let roots = match is_tight() {
@@ -126,7 +130,9 @@ impl MemorySpace {
     pub fn take_region(&self, addr: usize) -> bool {
         self.reach.get().is_some_and(|roots| {
             let own = roots.here().lock();
-            own.as_ref().is_some_and(|own| {
+            // What it has is the shared entry, which stays as it is (`keep_top`): most faults are of pages.
+            let own = own.as_ref().filter(|own| !own.table.has_top(addr));
+            own.is_some_and(|own| {
                 let reach = SHOOTDOWN.user_memory().reach();
                 reach.take(&self.engine, own.root.as_ref(), addr)
             })

@@ -52,6 +52,11 @@ impl AreaKind {
         matches!(self, Self::Shared(_) | Self::SharedFile(_))
     }
 
+    /// Whether its pages are neither other processes' nor a file's, but for what a fork has left.
+    pub const fn is_own(&self) -> bool {
+        matches!(self, Self::Anonymous | Self::Heap | Self::Stack)
+    }
+
     /// The part of a file that faults find pages in.
     pub const fn shown(&self) -> Option<&FileArea> {
         match self {

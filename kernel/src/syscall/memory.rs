@@ -241,7 +241,8 @@ pub(super) fn madvise(me: &Current, a: &Args) -> Outcome {
     if len == 0 && addr.is_multiple_of(PAGE_BYTES) {
         return Ok(0);
     }
-    done(space()?.advise(addr, len, advice))
+    let advised = task::with_current_space(|space| space.advise(addr, len, advice));
+    done(advised.ok_or(Errno::ENOMEM)?)
 }
 
 pub(super) fn msync(a: &Args) -> Outcome {

@@ -135,7 +135,7 @@ fn what_another_frees_is_gone() {
         let word = unsafe { &*(fresh as *const AtomicU64) };
         assert_eq!(word.load(Relaxed), 0, "a page that somebody has used");
         word.store(turn as u64 + 1, Relaxed);
-        let old = lots[(number + 1) % count].swap(fresh, Relaxed);
+        let old = lots[(number + turn) % count].swap(fresh, Relaxed);
         if old != 0 {
             // SAFETY: whoever swapped it out has it alone.
             let unmapped = unsafe { libc::munmap(old as *mut libc::c_void, PAGE_BYTES) };

@@ -33,6 +33,11 @@ pub trait Program: Sized {
         row
     }
 
+    /// What it measures of each number of tasks and pages, where that is more than one thing; each has rows of its own.
+    fn operations(&self) -> &[&'static str] {
+        &[""]
+    }
+
     /// Adds what only this program has to say of what runs where.
     fn info(&self, _info: &mut Value) {}
 
@@ -47,6 +52,8 @@ pub struct Shape {
     pub tasks: usize,
     /// Pages that each uses in an operation.
     pub pages: usize,
+    /// Which of the program's [operations](Program::operations).
+    pub operation: &'static str,
 }
 
 /// What is measured of one shape.

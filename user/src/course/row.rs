@@ -133,7 +133,7 @@ impl Entry<'_> {
         let operations = row.total.operations;
         let thinned = summary::thin(&self.figures.sorted, self.course.effort.row_samples);
         let samples: Vec<Value> = thinned.iter().map(|&ticks| time(ticks.into())).collect();
-        json!({
+        let mut json = json!({
             "policy": row.policy,
             (self.course.table.tasks.name()): shape.tasks,
             "pages": shape.pages,
@@ -146,7 +146,11 @@ impl Entry<'_> {
             "stale": row.wrong(),
             "counters": counters::per_operation(&row.counters, operations),
             "samples": samples,
-        })
+        });
+        if !shape.operation.is_empty() {
+            json["operation"] = shape.operation.into();
+        }
+        json
     }
 }
 
@@ -201,8 +205,11 @@ mod tests {
     fn rows_have_their_order_statistics_and_their_ratio_to_the_reference() {
         let options = Options::parse(Madvise::TABLE, ["--samples", "2"]).unwrap();
         let (course, program) = set_up::<Madvise>(options.unwrap()).unwrap();
-        let (tasks, pages) = (1, 7);
-        let shape = Shape { tasks, pages };
+        let shape = Shape {
+            tasks: 1,
+            pages: 7,
+            operation: "",
+        };
         let mut bench = program.start(shape, &course).unwrap();
         let rows = [
             row("best", [30_000, 10_000, 20_000]),

@@ -71,12 +71,13 @@ pub struct Course {
 }
 
 impl Course {
-    fn shapes(&self) -> usize {
-        self.tasks.len() * self.pages.len()
+    /// So many things are measured of each number of tasks and pages.
+    fn shapes(&self, operations: usize) -> usize {
+        self.tasks.len() * self.pages.len() * operations
     }
 
     /// What runs where, for the lab.
-    fn info(&self) -> Value {
+    fn info(&self, operations: usize) -> Value {
         let (effort, table) = (&self.effort, self.table);
         let millis = |duration: Duration| duration.as_millis() as u64;
         let check = if table.is_checked {
@@ -84,7 +85,7 @@ impl Course {
         } else {
             Duration::ZERO
         };
-        let expected = (effort.row() + check) * (self.shapes() * self.rows.len()) as u32;
+        let expected = (effort.row() + check) * (self.shapes(operations) * self.rows.len()) as u32;
         let mut info = json!({
             "program": table.program,
             "kernel": machine::kernel_name(),
@@ -119,7 +120,9 @@ impl<'a, P: Program> Run<'a, P> {
             course,
             program,
             counters: CounterSource::of_this_kernel(),
-            meter: Meter::new(course.shapes() * (course.effort.rounds + 1)),
+            meter: Meter::new(
+                course.shapes(program.operations().len()) * (course.effort.rounds + 1),
+            ),
         }
     }
 
@@ -127,13 +130,19 @@ impl<'a, P: Program> Run<'a, P> {
     fn all(&mut self) -> io::Result<u64> {
         // The calling thread is the first of each shape.
         machine::pin_to(self.course.cpus[0])?;
-        let mut info = self.course.info();
+        let mut info = self.course.info(self.program.operations().len());
         self.program.info(&mut info);
         report::info(&info);
         let mut wrong = 0;
         for &tasks in &self.course.tasks {
             for &pages in &self.course.pages {
-                wrong += self.shape(Shape { tasks, pages })?;
+                for &operation in self.program.operations() {
+                    wrong += self.shape(Shape {
+                        tasks,
+                        pages,
+                        operation,
+                    })?;
+                }
             }
         }
         self.meter.step("done");
@@ -143,8 +152,9 @@ impl<'a, P: Program> Run<'a, P> {
     fn shape(&mut self, shape: Shape) -> io::Result<u64> {
         let (course, effort) = (self.course, &self.course.effort);
         let (tasks, name) = (shape.tasks, course.table.tasks.name());
-        let label = format!("{tasks} {name}, {} pages", shape.pages);
-        self.meter.step(&label);
+        let label = format!("{tasks} {name}, {} pages {}", shape.pages, shape.operation);
+        let label = label.trim_end();
+        self.meter.step(label);
         let mut bench = self.program.start(shape, course)?;
         let mut rows: Vec<Row> = course.rows.iter().map(|name| Row::new(name)).collect();
         for row in &mut rows {
@@ -154,7 +164,7 @@ impl<'a, P: Program> Run<'a, P> {
             for index in effort.order(round, rows.len()) {
                 self.slice(&mut bench, &mut rows[index], round)?;
             }
-            self.meter.step(&label);
+            self.meter.step(label);
         }
         if course.table.is_checked {
             self.check(&mut bench, &mut rows)?;

@@ -19,6 +19,11 @@ use crate::walkthrough::Sort;
 /// Events between two steps of a load: as many walks as a processor may make meanwhile.
 const WALKS_MIDWAY: usize = 3;
 
+/// Which top-level entry translates `address`.
+const fn region_of(address: usize) -> usize {
+    address >> 39
+}
+
 /// The platform of a virtual CPU, which may die with `DEATHS`. It has no state of its own: the thread's current machine has it.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SimPlatform<C = Cpus<64>, const DEATHS: bool = false>(PhantomData<C>);
@@ -38,7 +43,10 @@ pub const PLATFORM: SimPlatform = SimPlatform(PhantomData);
 // 8. A machine has one back end.
 unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS> {
     type Cpus = C;
-    const CONFIG: shootdown::Config = shootdown::Config::FULL.with_quiet(true).with_deaths(DEATHS);
+    const CONFIG: shootdown::Config = shootdown::Config::FULL
+        .with_quiet(true)
+        .with_deaths(DEATHS)
+        .with_reach(true);
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
@@ -168,6 +176,9 @@ unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS>
         context.maybe_nmi();
         let tables = context.with(|state| {
             state.count(Deed::CopyTop, range.page_count());
+            if let Some(timed) = state.timed() {
+                timed.tops.insert((private, region_of(range.start())));
+            }
             state.explore()?.hardware.tables()
         });
         if let Some(tables) = tables {
@@ -177,16 +188,22 @@ unsafe impl<C: Capacity, const DEATHS: bool> Platform for SimPlatform<C, DEATHS>
 
     fn region_of(&self, address: usize) -> usize {
         let tables = context().with(|state| state.explore()?.hardware.tables());
-        tables.map_or(0, |tables| tables.region_of(address))
+        tables.map_or_else(|| region_of(address), |tables| tables.region_of(address))
     }
 
     unsafe fn clear_top(&self, private: u64, range: FlushRange) {
         may_unwind();
         let context = context();
         context.maybe_nmi();
-        let tables = context.with(|state| state.explore()?.hardware.tables());
-        if let Some(tables) = tables {
-            tables.clear_top(private, range);
+        let tables = context.with(|state| {
+            if let Some(timed) = state.timed() {
+                timed.tops.remove(&(private, region_of(range.start())));
+            }
+            state.explore()?.hardware.tables()
+        });
+        match tables {
+            Some(tables) => tables.clear_top(private, range),
+            None => context.event(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustc_hash::FxHashSet;
 use shootdown::{
     LocalFlush,
     tags::{Asid, TagEntries},
@@ -30,6 +31,8 @@ pub struct Timed {
     pub lines: Lines,
     /// What each CPU has translated.
     pub tlbs: Vec<Tlb>,
+    /// Which top-level entries of CPUs' own roots are not empty: roots and regions.
+    pub tops: FxHashSet<(u64, usize)>,
     diaries: Vec<Diary>,
     cores: Vec<Core>,
     /// The flags that are interrupts.
@@ -62,6 +65,7 @@ impl Timed {
             costs,
             lines: Lines::new(cpus),
             tlbs: vec![Tlb::default(); cpus],
+            tops: FxHashSet::default(),
             diaries: vec![Diary::default(); cpus],
             cores: vec![Core::default(); cpus],
             flags: vec![Flag::default(); cpus],

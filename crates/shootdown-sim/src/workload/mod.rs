@@ -23,6 +23,7 @@ mod shootdown;
 mod spaces;
 mod spared;
 mod sweep;
+mod threads;
 mod volley;
 mod zerocopy;
 
@@ -51,5 +52,6 @@ pub use shootdown::{Shot, shoot};
 pub use shootdown_peers::{Masks, Peer};
 pub use spared::{Spared, Whereabouts, spared};
 pub use sweep::{Change, Effect, Row, changes, sweep};
+pub use threads::{Discarded, Threads};
 pub use volley::{Called, Callers, Means, Operation, Volley, VolleyResult};
 pub use zerocopy::{Mapping, PUBLISHED_ZEROCOPY, PublishedZerocopy, Served, Zerocopy};

@@ -1,5 +1,6 @@
 //! [`Gather`]: what one operation on an address space took away.
 
+use super::in_flight::InFlight;
 use crate::mm::frames::{Frame, FrameChain, Share, ShareList};
 use crate::mm::layout::PAGE_SIZE;
 use crate::mm::pte::Pte;
@@ -16,6 +17,8 @@ pub struct Gather<'a> {
     /// What nobody uses any more as it was when the operation is over, also where others took it away before.
     promised: Option<UserRange>,
     span: Option<(usize, usize)>,
+    /// It counts as in flight already, because others take pages away beside it.
+    pub(super) noted: Option<InFlight>,
     pub(super) frames: FrameChain,
     pub(super) tables: FrameChain,
     /// Of frames that other processes own too: they cannot be chained.
@@ -25,7 +28,7 @@ pub struct Gather<'a> {
 
 impl<'a> Gather<'a> {
     /// Nothing of this space yet, by an operation on all of `range`.
-    pub const fn of(space: &'a MemorySpace, range: UserRange) -> Self {
+    pub fn of(space: &'a MemorySpace, range: UserRange) -> Self {
         Self {
             promised: Some(range),
             ..Self::of_found(space)
@@ -38,6 +41,7 @@ impl<'a> Gather<'a> {
             space,
             promised: None,
             span: None,
+            noted: None,
             frames: FrameChain::new(),
             tables: FrameChain::new(),
             shares: ShareList::new(),
@@ -45,10 +49,18 @@ impl<'a> Gather<'a> {
         }
     }
 
+    /// As [`of`](Self::of), by an operation that only glances at the space: others may find what it takes away gone before it is submitted, and wait as well.
+    pub fn in_passing(space: &'a MemorySpace, range: UserRange) -> Self {
+        Self {
+            noted: Some(space.in_flight.clone()),
+            ..Self::of(space, range)
+        }
+    }
+
     /// The lock is held, and nothing more is gathered: what others have taken away in the range counts as well, unless they are done with it.
     pub(super) fn add_what_is_in_flight(&mut self) {
         if let Some(range) = self.promised
-            && self.space.in_flight.is_any()
+            && (self.space.in_flight).is_any_but(usize::from(self.noted.is_some()))
         {
             self.widen(range.start(), range.end());
         }

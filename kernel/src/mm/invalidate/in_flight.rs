@@ -18,7 +18,12 @@ impl InFlight {
 
     /// Whether there is any. Under the lock under which they are submitted.
     pub(in crate::mm) fn is_any(&self) -> bool {
-        let any = Arc::strong_count(&self.0) > 1;
+        self.is_any_but(0)
+    }
+
+    /// Whether there are more than so many, which are the caller's.
+    pub(super) fn is_any_but(&self, own: usize) -> bool {
+        let any = Arc::strong_count(&self.0) > 1 + own;
         // ORDERING: pairs with the release with which a clone is dropped: who finds none comes after what the last one waited for.
         fence(Ordering::Acquire);
         any

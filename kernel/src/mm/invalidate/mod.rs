@@ -41,4 +41,5 @@ mod reclaim;
 pub use gather::Gather;
 pub use guests::GuestPending;
 pub use in_flight::InFlight;
+pub use pending::Pending;
 pub use reclaim::Reclaim;

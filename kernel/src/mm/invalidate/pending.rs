@@ -49,6 +49,15 @@ impl MemorySpace {
     pub(in crate::mm) fn submit<'a>(
         &'a self,
         inner: &mut Inner,
+        gather: Gather<'a>,
+    ) -> Pending<'a> {
+        self.submit_in_passing(inner, gather)
+    }
+
+    /// The same while nobody has the lock, of what was gathered [so](Gather::in_passing).
+    pub(in crate::mm) fn submit_in_passing<'a>(
+        &'a self,
+        inner: &Inner,
         mut gather: Gather<'a>,
     ) -> Pending<'a> {
         gather.add_what_is_in_flight();
@@ -58,14 +67,16 @@ impl MemorySpace {
             return Pending::NOTHING;
         }
         #[cfg(feature = "breaks")]
-        let gather = match super::breaks::apply(self, gather) {
+        let mut gather = match super::breaks::apply(self, gather) {
             super::breaks::Rest::Flush(gather) => gather,
             super::breaks::Rest::FlushLater(gather) => return Pending(State::Late(self, gather)),
             super::breaks::Rest::Nothing => return Pending::NOTHING,
         };
         let must_wait = gather.lost_writers;
+        let noted = gather.noted.take();
         let ticket = submit(self, gather);
-        let pending = Pending(State::Submitted(ticket, self.in_flight.clone()));
+        let noted = noted.unwrap_or_else(|| self.in_flight.clone());
+        let pending = Pending(State::Submitted(ticket, noted));
         if must_wait {
             pending.finish();
             return Pending::NOTHING;

@@ -41,6 +41,11 @@ impl Machines {
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
+
+    /// Whether there are some.
+    pub fn are_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
 }
 
 impl MemorySpace {

@@ -10,7 +10,14 @@ use crate::protocol::{self, Message, Object};
 /// The policy that ratios refer to.
 pub const REFERENCE: &str = "before";
 /// What tells rows apart; none has all of these.
-const AXES: [&str; 5] = ["machine", "policy", "threads", "spaces", "pages"];
+pub const AXES: [&str; 6] = [
+    "machine",
+    "policy",
+    "threads",
+    "spaces",
+    "pages",
+    "operation",
+];
 /// What tells how heavy a row's load was: where a program cannot keep interrupts off, it is lighter.
 const LOAD: &str = "keepers";
 
@@ -43,7 +50,8 @@ impl Ratio {
 
     /// The other row's axes.
     pub fn changes(&self) -> Vec<(&'static str, Value)> {
-        self.to.iter().map(|&(key, to)| (key, to.into())).collect()
+        let value = |to: &str| to.parse::<u64>().map_or_else(|_| to.into(), Value::from);
+        self.to.iter().map(|&(key, to)| (key, value(to))).collect()
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Program {
     pub default_actors: &'static [u32],
     /// Without a choice, so many pages.
     pub default_pages: &'static [u32],
+    /// What it measures of each number of actors and pages, where that is more than one thing; a key of rows.
+    pub operations: &'static [&'static str],
     /// Whether all actors share one CPU.
     pub shares_cpu: bool,
     /// How long and how often each row is measured, where that is not as usual.
@@ -88,6 +90,7 @@ impl Program {
         page_bounds: (1, 4096),
         default_actors: &[1, 2, 4],
         default_pages: &[1],
+        operations: &[""],
         shares_cpu: false,
         effort: None,
         image: None,

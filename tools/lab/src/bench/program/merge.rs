@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::group::Group;
-use crate::bench::row::{Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, median, thin};
+use crate::bench::row::{
+    AXES, Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, median, thin,
+};
 use crate::bench::workload::Program;
 
 /// How many samples a merged row keeps.
@@ -86,8 +88,10 @@ fn merge_one(row: &Row, boots: &[Vec<Row>], group: &Group, program: &Program) ->
     };
     let own = of(&[]);
     let mut merged = Row::default();
-    for key in ["machine", "policy", program.actors, "pages"] {
-        merged.set(key, row.0.get(key).cloned());
+    for key in AXES {
+        if let Some(axis) = row.0.get(key) {
+            merged.set(key, axis.clone());
+        }
     }
     merged.set("cpus", group.cpus);
     merged.set("accel", group.accel.to_string());

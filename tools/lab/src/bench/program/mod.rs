@@ -147,15 +147,19 @@ fn check_complete(rows: &[Row], due: &[(&str, u32, u32)], program: &Program) -> 
             let numbers = [axis, "pages"].map(|key| row.number(key));
             row.text("policy") == *policy && numbers == [actors, pages].map(|n| Some(f64::from(*n)))
         };
-        let count = rows.iter().filter(is_due).count();
-        if count != 1 {
-            return Err(format!(
-                "{count} rows for {policy}, {actors} {axis}, {pages} pages; one was due"
-            ));
+        for operation in program.operations {
+            let is_of = |row: &&Row| row.text("operation") == *operation;
+            let count = rows.iter().filter(is_due).filter(is_of).count();
+            if count != 1 {
+                return Err(format!(
+                    "{count} rows for {policy}, {actors} {axis}, {pages} pages {operation}; one was due"
+                ));
+            }
         }
     }
-    if rows.len() != due.len() {
-        let (count, due) = (rows.len(), due.len());
+    let count_due = due.len() * program.operations.len();
+    if rows.len() != count_due {
+        let (count, due) = (rows.len(), count_due);
         return Err(format!("{count} rows where {due} were due"));
     }
     let needed = || ["iterations", "median_ns"].into_iter().chain(program.needs);

@@ -122,7 +122,7 @@ impl<'a> ProgramPlan<'a> {
         arguments
     }
 
-    /// The rows that a boot must print: policies of that machine, actors, pages.
+    /// The rows that a boot must print, of each operation: policies of that machine, actors, pages.
     pub fn rows(&self, group: &Group, kind: MachineKind) -> Vec<(&str, u32, u32)> {
         let policies: Vec<&str> = match kind {
             MachineKind::Linux => vec!["linux"],
@@ -139,7 +139,8 @@ impl<'a> ProgramPlan<'a> {
 
     /// When a boot is ended as stuck: thrice what it should measure, and the boot itself.
     fn deadline(&self, group: &Group, kind: MachineKind) -> Duration {
-        let (rows, effort) = (self.rows(group, kind).len() as u32, &group.effort);
+        let rows = self.rows(group, kind).len() * self.axes.program.operations.len();
+        let (rows, effort) = (rows as u32, &group.effort);
         let row_ms = effort.rounds * effort.slice_ms + effort.warmup_ms;
         BOOT_ALLOWANCE + Duration::from_millis(u64::from(rows * row_ms) * 3)
     }

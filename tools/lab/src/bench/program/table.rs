@@ -36,7 +36,11 @@ pub fn render(plan: &ProgramPlan<'_>, rows: &[Row], program: Option<&Object>) ->
     for &pages in &plan.axes.pages {
         let mut rows: Vec<&Row> = rows.iter().collect();
         rows.retain(|row| row.count("pages") == u64::from(pages));
-        rows.sort_by_key(|row| row.count(workload.actors));
+        let operation = |row: &Row| {
+            let mut all = workload.operations.iter();
+            all.position(|known| *known == row.text("operation"))
+        };
+        rows.sort_by_key(|row| (operation(row), row.count(workload.actors)));
         let pages = counted(pages as usize, "pages");
         line(&format!("\n{}", (workload.title)(&pages)));
         line(&times(&rows, workload));
@@ -81,8 +85,21 @@ pub fn render(plan: &ProgramPlan<'_>, rows: &[Row], program: Option<&Object>) ->
 
 fn times(rows: &[&Row], workload: &Program) -> String {
     let actors = Column::new(workload.actors, workload.actors, Format::Actors);
-    let columns = [&[actors], &TIMES[..], workload.columns, &COUNTS].concat();
+    let columns = [
+        operation(workload),
+        &[actors],
+        &TIMES[..],
+        workload.columns,
+        &COUNTS,
+    ]
+    .concat();
     table(&columns, rows.iter().copied())
+}
+
+/// The first column where there are several operations.
+fn operation(workload: &Program) -> &'static [Column] {
+    const OPERATION: [Column; 1] = [Column::new("operation", "operation", Format::Words)];
+    &OPERATION[..usize::from(workload.operations.len() > 1)]
 }
 
 /// How each policy works, in counts of the engine: they show what an emulator's times hide.
@@ -92,7 +109,7 @@ fn counters(rows: &[Row], workload: &Program) -> Option<String> {
     rows.retain(|row| row.count(actors) > 1 && row.is_of(MachineKind::Qemu));
     rows.sort_by_key(|row| (row.count("pages"), row.count(actors)));
     let axis = |name| Column::new(name, name, Format::Digits(0));
-    let mut columns = vec![axis("pages"), axis(actors), POLICY];
+    let mut columns = [operation(workload), &[axis("pages"), axis(actors), POLICY]].concat();
     let counter = |&(heading, name)| Column::new(name, heading, Format::Counter);
     columns.extend(workload.counters.iter().map(counter));
     (!rows.is_empty()).then(|| table(&columns, rows))

@@ -14,6 +14,7 @@ mod selected;
 mod shoot;
 mod sysbench;
 mod syscall;
+mod threads;
 mod zerocopy;
 
 use super::workload::{Contest, OnLinux, Program};
@@ -32,6 +33,7 @@ pub const PROGRAMS: &[&Program] = &[
     &collapse::PROGRAM,
     &reclaim::PROGRAM,
     &quiet::PROGRAM,
+    &threads::PROGRAM,
 ];
 
 /// Those that are a contest of calls.
