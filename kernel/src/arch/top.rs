@@ -1,5 +1,6 @@
 //! The top of page tables: what the private root of a CPU takes over from the shared one of its space, and, with isolation, which root user mode has.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::FlushRange;
@@ -40,16 +41,17 @@ pub fn clear_top(private: PhysAddr, range: FlushRange) {
 }
 
 fn clear(root: PhysAddr, range: FlushRange) {
-    let first = range.start() / TOP_ENTRY_BYTES;
-    let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
-    (entries(root)[first..behind].iter()).for_each(|entry| entry.store(0, Ordering::Relaxed));
+    (entries(root)[user_entries(range)].iter()).for_each(|entry| entry.store(0, Ordering::Relaxed));
+}
+
+/// The root's entries that translate `range`.
+fn user_entries(range: FlushRange) -> Range<usize> {
+    region_of(range.start())..range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES)
 }
 
 fn copy(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
-    let first = range.start() / TOP_ENTRY_BYTES;
-    let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
     let (from, to) = (entries(shared), entries(private));
-    for index in (first..behind).filter(|&index| index != WINDOWS_ENTRY) {
+    for index in user_entries(range).filter(|&index| index != WINDOWS_ENTRY) {
         // ORDERING: acquires the zeroed table that its maker published with the entry.
         let entry = from[index].load(Ordering::Acquire);
         // The processor may be marking the entry as accessed: only what differs is written.

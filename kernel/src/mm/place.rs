@@ -5,16 +5,17 @@ use super::layout::{MMAP_TOP, PIE_BASE, TOP_ENTRY_BYTES, USER_START, page_ceil};
 use super::map::{MapRequest, Placement};
 use super::range::UserRange;
 use super::space::Inner;
+use crate::arch::top::region_of;
 use core::ops::Range;
 
 /// The region where mappings without a place go otherwise, and below it those of threads.
-const COMMON: usize = (MMAP_TOP - 1) / TOP_ENTRY_BYTES;
+const COMMON: usize = region_of(MMAP_TOP - 1);
 /// Those of threads whose stack is in nobody's region.
 const HOMES: Range<usize> = 1..COMMON / 2;
 
 /// Whether stacks are placed in this region.
 pub const fn is_of_stacks(region: usize) -> bool {
-    region >= HOMES.end && region < COMMON && region != PIE_BASE / TOP_ENTRY_BYTES
+    region >= HOMES.end && region < COMMON && region != region_of(PIE_BASE)
 }
 
 impl Inner {
@@ -33,13 +34,13 @@ impl Inner {
             Placement::Home(home) => {
                 let home = home.unwrap_or_else(|| self.next_home());
                 // A hint that leads elsewhere was computed from another thread's mapping, as glibc does for its arenas.
-                let is_at_home = |range: &UserRange| range.start() / TOP_ENTRY_BYTES == home;
+                let is_at_home = |range: &UserRange| region_of(range.start()) == home;
                 let wished = wished.filter(is_at_home);
                 wished.or_else(|| self.gap_in(home, len))
             }
             Placement::Fresh => {
                 let is_nobodys = |range: &UserRange| {
-                    !self.table.keeps_top() || self.is_unused(range.start() / TOP_ENTRY_BYTES)
+                    !self.table.keeps_top() || self.is_unused(region_of(range.start()))
                 };
                 let fresh = || self.gap_in(self.unused_region()?, len);
                 wished.filter(is_nobodys).or_else(fresh)

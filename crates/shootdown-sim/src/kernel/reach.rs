@@ -173,13 +173,8 @@ impl<C: Capacity> World<C> {
         let Some(space) = self.get_space(draw.place()) else {
             return;
         };
-        let me = context().cpu();
-        let current = self.current[me].borrow().clone();
-        let is_loaded = current.is_some_and(|current| Rc::ptr_eq(&current, &space));
-        if is_loaded && self.own[me].borrow().is_some() {
-            let stays = draw.random.bool() && self.revive(&space);
-            self.switch(stays.then(|| space.clone()));
-        }
+        let is_private = self.own[context().cpu()].borrow().is_some();
+        self.leave_private_root(&space, is_private, draw);
         if let Some(own) = self.known_own_root(&space) {
             self.retire_own(&space, &own);
         }

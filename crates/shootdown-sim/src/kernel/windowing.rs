@@ -146,15 +146,25 @@ impl<C: Capacity> World<C> {
         let Some(space) = self.get_space(draw.place()) else {
             return;
         };
-        let me = context().cpu();
-        let current = self.current[me].borrow().clone();
-        let is_loaded = current.is_some_and(|current| Rc::ptr_eq(&current, &space));
-        if is_loaded && self.windowed[me].borrow().is_some() {
-            let stays = draw.random.bool() && self.revive(&space);
-            self.switch(stays.then(|| space.clone()));
-        }
+        let is_private = self.windowed[context().cpu()].borrow().is_some();
+        self.leave_private_root(&space, is_private, draw);
         self.drop_windows(&space);
         self.put_space(space);
+    }
+
+    /// Loads the shared root of `space`, or leaves it, if it is loaded here and that `is_private`.
+    pub(super) fn leave_private_root(
+        &self,
+        space: &Rc<Space<C>>,
+        is_private: bool,
+        draw: &mut Draw,
+    ) {
+        let current = self.current[context().cpu()].borrow().clone();
+        let is_loaded = current.is_some_and(|current| Rc::ptr_eq(&current, space));
+        if is_loaded && is_private {
+            let stays = draw.random.bool() && self.revive(space);
+            self.switch(stays.then(|| space.clone()));
+        }
     }
 
     /// What a kernel thread does with windows, wherever it runs.

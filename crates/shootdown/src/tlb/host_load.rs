@@ -70,12 +70,7 @@ impl<P: Platform> HostRoots<'_, P> {
             // ORDERING: as in `join` (I2). The load, which drops everything, follows (I3).
             fence(Ordering::SeqCst);
             if P::CONFIG.has_reach && next.is_tracked() {
-                let wanted = SpaceRoot {
-                    space: next,
-                    windows: None,
-                    reach: None,
-                };
-                engine.join_others(here, &wanted);
+                engine.join_others(here, &SpaceRoot::shared(next));
             }
             generation = next.generation();
         }

@@ -28,11 +28,7 @@ impl<P: Platform> Shootdown<P> {
         }
         let has_global_tag = self.tag_of_loaded(state, space.id()) == Some(state.tlb.asid());
         if is_tracked || !has_global_tag || !space.tag_run().covers(known, generation) {
-            match P::CONFIG.has_reach {
-                // A root of the CPU's own may be met without windows.
-                true => self.drop_loaded::<true>(state),
-                false => self.drop_loaded::<WINDOWS>(state),
-            }
+            self.drop_loaded::<WINDOWS>(state);
             state.counters.full_flushes.add(1);
         }
         // I3: the generation was read before the flush.

@@ -294,15 +294,17 @@ impl<C: Capacity> ReachRoot<C> {
 
     /// What ages a tag of this root, besides the changes of the whole space. Each part only grows; what is given up goes on in `changes`.
     pub(super) fn age(&self) -> u64 {
-        let age =
-            |sum: u64, (taken, _): (&Taken, _)| sum.wrapping_add(taken.seen.generation().as_u64());
-        self.taken().fold(self.window.changes.get(), age)
+        self.age_by(|taken| taken.seen.generation().as_u64())
     }
 
     /// As [`age`](Self::age), by the counts that were read.
     pub(super) fn fresh_age(&self) -> u64 {
-        let age = |sum: u64, (taken, _): (&Taken, _)| sum.wrapping_add(taken.fresh.get());
-        self.taken().fold(self.window.changes.get(), age)
+        self.age_by(|taken| taken.fresh.get())
+    }
+
+    fn age_by(&self, count: impl Fn(&Taken) -> u64) -> u64 {
+        let add = |sum: u64, (taken, _): (&Taken, _)| sum.wrapping_add(count(taken));
+        self.taken().fold(self.window.changes.get(), add)
     }
 
     /// Makes the entries of what is taken equal to the shared ones; adds none of what is not.
@@ -653,7 +655,6 @@ impl<P: Platform> Shootdown<P> {
             // Other tags of this root may hold it, too.
             let changes = root.window.changes.get() + taken.seen.generation().as_u64() + 1;
             root.window.changes.set(changes);
-            tlb.window_changes.set(changes);
             // Before the bit: a CPU that died in between would be believed when it comes back.
             taken.is_taken.set(false);
             // ORDERING: Release publishes that nothing of it is cached; pairs with `takers`.

@@ -20,6 +20,15 @@ pub(crate) struct SpaceRoot<'a, C: Capacity> {
 }
 
 impl<'a, C: Capacity> SpaceRoot<'a, C> {
+    /// The shared root.
+    pub(super) const fn shared(space: &'a AddressSpace<C>) -> Self {
+        Self {
+            space,
+            windows: None,
+            reach: None,
+        }
+    }
+
     /// By which a tag of this root is remembered.
     pub(crate) fn name<const WINDOWS: bool>(&self) -> SpaceId {
         self.windows::<WINDOWS>()

@@ -29,11 +29,7 @@ impl<P: Platform> Shootdown<P> {
         next: &AddressSpace<P::Cpus>,
     ) {
         let (_irq, here) = self.stay();
-        let wanted = SpaceRoot {
-            space: next,
-            windows: None,
-            reach: None,
-        };
+        let wanted = SpaceRoot::shared(next);
         // Some CPU is a resident of `next`, or this one is where it is. One branch: both words are on lines that a switch reads anyway.
         let meets_windows = P::HAS_WINDOWS
             && next.has_residents() | Self::is_resident_somewhere(here.state)

@@ -13,7 +13,7 @@ use crate::mm::{MemorySpace, SpaceUse, Window};
 use crate::platform::SHOOTDOWN;
 use crate::task::Thread;
 use crate::task::cpu::{self, Local};
-use crate::task::current::{current, try_current};
+use crate::task::current::{current, try_current, with_current_space};
 use crate::task::thread::Context;
 
 /// Unloads the user half of the current thread's address space on this CPU and gives up the
@@ -119,19 +119,12 @@ pub fn close_window() {
 
 /// At a page fault of the current thread: whether the access may succeed now because this CPU had not taken the region of `addr`. Interrupts are off.
 pub fn take_region(addr: usize) -> bool {
-    let space = try_current().and_then(|current| {
-        current.with_context(|context| {
-            let space = context.space.as_ref()?;
-            context.window.is_none().then(|| Arc::as_ptr(space.space()))
-        })
-    });
-    // SAFETY: the thread's context has a reference, which only the thread itself gives up.
-    space.is_some_and(|space| unsafe { (*space).take_region(addr) })
+    with_current_space(|space| space.take_region(addr)) == Some(true)
 }
 
 /// At a page fault of the current thread: makes a root of this CPU's own, if its space has such roots, and loads it. Interrupts are on.
 pub fn load_own_root() {
-    if super::super::current::with_current_space(MemorySpace::make_own_root) == Some(true) {
+    if with_current_space(MemorySpace::make_own_root) == Some(true) {
         enter_own_space();
     }
 }
