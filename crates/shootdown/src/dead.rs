@@ -294,7 +294,7 @@ impl<P: Platform> Shootdown<P> {
         calls
     }
 
-    /// The same for the request in one slot and one CPU; true if it was a call that named it.
+    /// The same for the request in one slot and one CPU; true if it was a call that it had not answered.
     fn answer_one(&self, initiator: CpuId, index: usize, dead: CpuId, is_settled: bool) -> bool {
         let (_irq, here) = self.stay();
         let slot = &self.state(initiator).slots[index];
@@ -309,14 +309,15 @@ impl<P: Platform> Shootdown<P> {
             slot: index,
             number: slot.number(),
         };
-        let mut answered = bit;
+        let is_call = !kind.has(Kind::FLUSH);
+        let (mut is_first, mut answered) = (true, bit);
         if Self::HAS_RINGS && slot.is_in_ring_of(group) {
             let ring = &self.rings()[group];
             match ring.index_of(request) {
                 Some(index) => match ring.leave_leaf(index, dead, is_settled) {
-                    Some(all) => answered = all,
-                    // Another of its leaf does that.
-                    None => return false,
+                    (is_one_less, Some(all)) => (is_first, answered) = (is_one_less, all),
+                    // Another of its leaf ends it.
+                    (is_one_less, None) => return is_call && is_one_less,
                 },
                 // Its initiator is announcing it, or has died as it did.
                 None if !self.is_dead(initiator) => return false,
@@ -330,7 +331,7 @@ impl<P: Platform> Shootdown<P> {
             is_given_up: false,
         });
         slot.acknowledge_for(group, answered, bit);
-        !kind.has(Kind::FLUSH)
+        is_call && is_first
     }
 
     /// Has all that `dead` was about to ask for be found, by the inboxes; those that are gone do not find it any more. Interrupts are off.

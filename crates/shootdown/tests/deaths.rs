@@ -68,6 +68,19 @@ fn what_it_has_not_run_is_counted() {
     assert!(!DATA.is_posted());
 }
 
+/// In a broadcast the last CPU of a leaf answers for all of it: here one that lives, after the dead one was answered for.
+#[test]
+fn a_call_that_a_mate_of_its_leaf_ends_is_counted() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.set_policy(Policy::BEST.with_broadcast_from(1));
+    puppet.deafen(2);
+    puppet.deafen(3);
+    let call = machine.submit(CallTargets::Online, |_| (), Wait::Done);
+    puppet.at_next_relax(|| puppet.hear_again(2));
+    assert_eq!(declare(machine, &[3]), Unserved { calls: 1, data: 0 });
+    call.wait();
+}
+
 /// Its bit is in the set of the space that it had loaded until that is flushed, and nobody waits for it.
 #[test]
 fn a_space_forgets_it_at_the_next_flush() {

@@ -353,10 +353,10 @@ impl<C: Capacity> Ring<C> {
     /// as bits of their group: the caller clears them in the pending set.
     #[must_use]
     pub(crate) fn acknowledge(&self, ticket: Ticket, cpu: CpuId) -> Option<u64> {
-        self.leave_leaf(self.index(ticket), cpu, false)
+        self.leave_leaf(self.index(ticket), cpu, false).1
     }
 
-    /// As [`acknowledge`](Self::acknowledge), for what is announced at `index`. In place of a CPU that has stopped for good, and since when all others were elsewhere, with
+    /// As [`acknowledge`](Self::acknowledge), for what is announced at `index`; also returns whether `cpu` had not done so. In place of a CPU that has stopped for good, and since when all others were elsewhere, with
     /// `is_dead_and_settled`: then an empty leaf is one whose last CPU it was, and did not say so.
     #[inline]
     pub(crate) fn leave_leaf(
@@ -364,7 +364,7 @@ impl<C: Capacity> Ring<C> {
         index: usize,
         cpu: CpuId,
         is_dead_and_settled: bool,
-    ) -> Option<u64> {
+    ) -> (bool, Option<u64>) {
         let (leaf, bit) = (Self::leaf_of(cpu), C::bit(cpu));
         let word = &self.leaves.0[index][leaf].0;
         // ORDERING: Release publishes what we did to the last one, which acquires it and publishes it with the pending set.
@@ -372,7 +372,9 @@ impl<C: Capacity> Ring<C> {
         let before = word.fetch_and(!bit, Ordering::AcqRel);
         let is_last = before == bit || before == 0 && is_dead_and_settled;
         // The entry is ours until the caller has cleared the bits.
-        is_last.then(|| self.entries.0[index].targets.load(Ordering::Relaxed) & Self::mates(leaf))
+        let leaf = is_last
+            .then(|| self.entries.0[index].targets.load(Ordering::Relaxed) & Self::mates(leaf));
+        (before & bit != 0, leaf)
     }
 
     /// Completes the entries that `dead`, which has stopped for good, has claimed: for nobody. Its targets are found by their inboxes.
