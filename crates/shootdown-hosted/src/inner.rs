@@ -1,18 +1,19 @@
 //! [`Inner`]: what the threads of a machine share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use shootdown::{
-    AddressSpace, Capacity, CpuId, CpuMask, CpuMemory, Cpus, Shootdown, windows::WindowRoot,
-};
+use shootdown::reach::{ReachRoot, Region};
+use shootdown::windows::WindowRoot;
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, CpuMemory, Cpus, Shootdown};
 
 use crate::config::Config;
 use crate::cpu::{Cpu, Service, TICK};
 use crate::idle::Idle;
-use crate::memory::Memory;
+use crate::memory::{Memory, TABLES};
 use crate::platform::Hosted;
 use crate::queue::Queue;
 use crate::root::tables;
@@ -21,6 +22,9 @@ use crate::thread;
 
 /// What happens at a tick, or at the second engine's interrupt.
 type OnTick = &'static (dyn Fn(CpuId) + Sync);
+
+/// A CPU's own root.
+pub(crate) type OwnRoot<const N: usize> = Pin<Box<ReachRoot<Cpus<N>>>>;
 
 /// What the threads share.
 pub(crate) struct Inner<const N: usize>
@@ -31,6 +35,10 @@ where
     pub(crate) spaces: Vec<AddressSpace<Cpus<N>>>,
     /// Each CPU's private root in the first space, by number.
     pub(crate) windows: Vec<Option<WindowRoot>>,
+    /// Each CPU's own root in the second space.
+    pub(crate) own_roots: Vec<Option<OwnRoot<N>>>,
+    /// Of the second space. After the spaces.
+    _regions: Box<[Region<Cpus<N>>]>,
     /// The CPUs of the machine, online or not.
     pub(crate) cpus: CpuMask<Cpus<N>>,
     /// One more than the highest number of a CPU.
@@ -79,13 +87,30 @@ where
         }
         let space = |index| AddressSpace::new(&engine, tables(Memory::root_of(index)));
         let spaces: Vec<_> = (0..config.spaces).map(space).collect();
+        let owner = |number: usize| cpus.iter().copied().find(|cpu| cpu.index() == number);
         let windows = |number: usize| {
             let root = tables(engine.platform().memory.private_root(number));
-            let owner = *cpus.iter().find(|cpu| cpu.index() == number)?;
-            Some(WindowRoot::new(&engine, spaces.first()?, owner, root))
+            Some(WindowRoot::new(
+                &engine,
+                spaces.first()?,
+                owner(number)?,
+                root,
+            ))
+        };
+        let regions: Box<[_]> = (0..TABLES).map(|_| Region::new()).collect();
+        if let Some(space) = spaces.get(1) {
+            // SAFETY: 1. on the heap, dropped after the spaces.
+            unsafe { engine.user_memory().reach().track(space, &regions) };
+        }
+        let own_root = |number: usize| {
+            let root = tables(engine.platform().memory.own_root(number));
+            let own = ReachRoot::new(&engine, spaces.get(1)?, owner(number)?, root);
+            Some(Box::pin(own))
         };
         Self {
             windows: (0..span).map(windows).collect(),
+            own_roots: (0..span).map(own_root).collect(),
+            _regions: regions,
             spaces,
             engine,
             cpus: cpus.into_iter().collect(),
@@ -166,6 +191,13 @@ where
             for windows in self.windows.drain(..).flatten() {
                 // SAFETY: 1. no CPU runs any more: they have left their spaces, and their threads have been joined.
                 unsafe { self.engine.windows().retire_elsewhere(space, windows) };
+            }
+        }
+        if let Some(space) = self.spaces.get(1) {
+            for mut own in self.own_roots.drain(..).flatten() {
+                let reach = self.engine.user_memory().reach();
+                // SAFETY: 1. as above.
+                unsafe { reach.retire(space, own.as_mut()) };
             }
         }
     }

@@ -1,11 +1,14 @@
 //! [`Memory`]: frames and page tables, which nothing but this machine's loads walk.
 //!
 //! A space has a root of [`TABLES`] entries, each naming a table of [`PAGES_PER_TABLE`] entries, each naming a frame of one
-//! word. The kernel's part is one more such tree, whose tables never move. And each CPU has a private root for the first space:
-//! copies of its entries, and one more for the table of the CPU's windows.
+//! word. The kernel's part is one more such tree, whose tables never move. And each CPU has two private roots: one for the first space,
+//! with copies of its entries, and one more for the table of the CPU's windows; and one for the second space, with the entries that this CPU has taken.
 
 use std::cell::UnsafeCell;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use shootdown::FlushRange;
 
 use crate::entry::Entry;
 
@@ -57,9 +60,10 @@ struct Table {
 /// All memory of a machine.
 #[derive(Debug)]
 pub struct Memory {
-    /// The tables of each space, after them the kernel's, and after that each CPU's private root.
+    /// The tables of each space, after them the kernel's, and after that each CPU's private root for windows, and then its own.
     roots: Vec<[AtomicU32; TOP]>,
     spaces: usize,
+    cpus: usize,
     tables: Vec<Table>,
     frames: Vec<Frame>,
     freed_walks: AtomicU64,
@@ -77,14 +81,15 @@ impl Memory {
             std::array::from_fn(|slot| {
                 AtomicU32::new(match (index.checked_sub(spaces + 1), slot) {
                     (None, 0..TABLES) => (index * TABLES + slot) as u32,
-                    (Some(cpu), TABLES) => (shared + cpu) as u32,
+                    (Some(cpu), TABLES) if cpu < cpus => (shared + cpu) as u32,
                     _ => NO_TABLE,
                 })
             })
         };
         Self {
-            roots: (0..=spaces + cpus).map(root).collect(),
+            roots: (0..=spaces + 2 * cpus).map(root).collect(),
             spaces,
+            cpus,
             tables: (0..used + SPARE_TABLES).map(table).collect(),
             frames: (0..frames).map(|_| Frame(UnsafeCell::new(0))).collect(),
             freed_walks: AtomicU64::new(0),
@@ -137,14 +142,35 @@ impl Memory {
         Self::root_of(self.spaces + 1 + cpu)
     }
 
-    /// Takes the top-level entries of a space over into a private root.
-    pub(crate) fn copy_top(&self, shared: u64, private: u64) {
+    /// What [`Reach::switch_to`](shootdown::reach::Reach::switch_to) loads on a CPU for the second space.
+    pub(crate) fn own_root(&self, cpu: usize) -> u64 {
+        self.private_root(self.cpus + cpu)
+    }
+
+    /// Takes the top-level entries of a range of a space over into a private root.
+    pub(crate) fn copy_top(&self, shared: u64, private: u64, range: FlushRange) {
         let (from, to) = (self.entries(shared), self.entries(private));
-        for slot in 0..TABLES {
+        for slot in Self::slots(range) {
             // ORDERING: Acquire and Release: as `table_of` and `move_table`, by way of the copy.
             let table = from[slot].load(Ordering::Acquire);
             to[slot].store(table, Ordering::Release);
         }
+    }
+
+    /// Empties those of a range.
+    pub(crate) fn clear_top(&self, private: u64, range: FlushRange) {
+        for slot in Self::slots(range) {
+            self.entries(private)[slot].store(NO_TABLE, Ordering::Relaxed);
+        }
+    }
+
+    /// Which top-level entry an address of a space has.
+    pub(crate) fn slot_at(address: usize) -> usize {
+        (address / PAGE_BYTES / PAGES_PER_TABLE).min(TABLES - 1)
+    }
+
+    fn slots(range: FlushRange) -> RangeInclusive<usize> {
+        Self::slot_at(range.start())..=Self::slot_at(range.end() - 1)
     }
 
     /// The top-level entries of a root with a user part.
@@ -285,7 +311,7 @@ mod tests {
         let (shared, private) = (Memory::root_of(0), memory.private_root(1));
         assert_eq!(memory.table_at(shared, TABLES), None);
         assert_eq!(memory.table_at(private, 0), None);
-        memory.copy_top(shared, private);
+        memory.copy_top(shared, private, FlushRange::WHOLE);
         assert_eq!(memory.table_at(private, 0), memory.table_at(shared, 0));
         memory.map(Part::Window(1), 3, Some(2));
         let window = memory.table_at(private, TABLES).unwrap();

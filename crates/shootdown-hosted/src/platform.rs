@@ -65,7 +65,7 @@ impl<const N: usize> Hosted<N> {
 //    `irq_enable` and the handler alone; it is an index of `cpus`.
 // 2. The only other code of a thread is its signal handler, which returns at once while the flag is set; a CPU is one thread.
 // 3. The software cache drops what the operation names; loads use nothing else.
-// 4. Likewise for roots and tags, and only private roots have entries for windows; each engine has its own `Hosted`, each CPU its own slots, one for each tag of the cache.
+// 4. Likewise for roots and tags, and only those of windows have entries for these; each engine has its own `Hosted`, each CPU its own slots, one for each tag of the cache.
 // 5. `Cpu::interrupt` releases, `Cpu::take` acquires.
 // 6. An interrupt is pending until the CPU's holder takes it, before the handler looks: at once by the signal, or as it enables
 //    interrupts; a signal that the host's kernel has no room for is sent again.
@@ -145,11 +145,22 @@ where
 
     const HAS_WINDOWS: bool = true;
 
-    unsafe fn copy_shared_top(&self, shared: u64, private: u64, _: FlushRange) {
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
         if self.maybe_hiccup() {
             self.my_tlb().guess(&self.memory);
         }
-        self.memory.copy_top(shared, private);
+        self.memory.copy_top(shared, private, range);
+    }
+
+    fn region_of(&self, address: usize) -> usize {
+        Memory::slot_at(address)
+    }
+
+    unsafe fn clear_top(&self, private: u64, range: FlushRange) {
+        self.memory.clear_top(private, range);
+        if self.maybe_hiccup() {
+            self.my_tlb().guess(&self.memory);
+        }
     }
 
     unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {

@@ -49,7 +49,11 @@ where
         };
         let were_on = thread::irq_save();
         let tlb: &Tlb = &platform.tlbs[thread::cpu()];
-        let word = match tlb.translate(&platform.memory, is_kernel, page) {
+        let mut entry = tlb.translate(&platform.memory, is_kernel, page);
+        if entry == Entry::Unmapped && !is_kernel && self.inner.take_region(page) {
+            entry = tlb.translate(&platform.memory, is_kernel, page);
+        }
+        let word = match entry {
             Entry::Unmapped => None,
             Entry::Frame(frame) => Some(platform.memory.read_frame(frame as usize)),
             Entry::Freed => Some(u64::MAX),

@@ -9,6 +9,7 @@ use shootdown::{Capacity, Cpus};
 
 use crate::cpu::{IPI, RESCHEDULE, SECOND, Service, TICK};
 use crate::inner::Inner;
+use crate::memory::Part;
 use crate::queue::Queue;
 use crate::root::KERNEL_ROOT;
 use crate::thread::{self, Interrupts};
@@ -108,11 +109,26 @@ where
                     .windows()
                     .switch_to(before, &self.spaces[0], windows);
             }
+            (_, Some(1)) if thread::once_in(2) => {
+                let own = self.own_roots[cpu].as_ref().expect("every CPU has one");
+                let reach = self.engine.user_memory().reach();
+                reach.switch_to(before, &self.spaces[1], own.as_ref());
+            }
             (_, Some(next)) => self.engine.switch_to(before, &self.spaces[next]),
             (Some(before), None) => self.engine.switch_away(before, KERNEL_ROOT),
             (None, None) => {}
         }
         state.set_loaded(next);
+    }
+
+    /// At a fault in the second space, which is loaded by this CPU's own root: whether that has taken the region of the page now. Interrupts are off.
+    pub(crate) fn take_region(&self, page: usize) -> bool {
+        let cpu = thread::cpu();
+        let own = self.own_roots[cpu].as_ref();
+        let own = own.filter(|_| self.platform().cpus[cpu].loaded() == Some(1));
+        let reach = self.engine.user_memory().reach();
+        let address = self.platform().memory.address(Part::Space(1), page);
+        own.is_some_and(|own| reach.take(&self.spaces[1], own.as_ref(), address))
     }
 
     /// Whether the idle thread of `cpu` has work of its own.

@@ -25,6 +25,7 @@ fn the_engine_keeps_its_promises_on_this_silicon() {
         ("lazy_skipped", stats.lazy_skipped),
         ("lazy_detached", stats.lazy_detached),
         ("slots_exhausted", stats.slots_exhausted),
+        ("regions_taken", stats.regions_taken),
     ] {
         assert!(
             count > 0,

@@ -176,6 +176,40 @@ fn one_that_takes_a_region_has_no_table_that_is_freed() {
     race(3, tracked, Scene::unlink, takes);
 }
 
+/// Reads the table of page 0 if the shared entry leads to it, twice, in a section of its region if it has taken that.
+fn reads_tables(scene: &Scene<2>) {
+    scene.enter(None);
+    scene.ready.set();
+    scene.take(0);
+    scene.take(1);
+    let section = scene.with_root(|root| scene.reach().walk(&scene.space, root, 0));
+    let model = scene.machine.platform();
+    if section.is_some() && model.shared_top.load(Ordering::Acquire) {
+        model.table_page.walk();
+        scene.machine.poll();
+        model.table_page.walk();
+    }
+    drop(section);
+    scene.use_to_the_end();
+}
+
+/// Who walks tables of a region that it has taken has told nobody, and is asked.
+#[test]
+fn one_that_walks_a_region_reads_no_table_that_is_freed() {
+    race(3, tracked, Scene::unlink, reads_tables);
+}
+
+/// Nor does it give the region up as it walks.
+#[test]
+fn one_that_walks_a_region_does_not_give_it_up() {
+    let ask_and_unlink = |scene: &Scene<2>| {
+        scene.flush(0, FreedTables::No);
+        scene.flush(0, FreedTables::No);
+        scene.unlink();
+    };
+    race(2, tracked, ask_and_unlink, reads_tables);
+}
+
 fn comes_back(scene: &Scene<2>) {
     scene.enter(None);
     scene.take(0);

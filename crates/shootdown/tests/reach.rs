@@ -526,6 +526,58 @@ fn walkers_are_asked_whatever_they_have_taken() {
     scene.leave();
 }
 
+/// In a section of a region that it has taken a CPU tells nobody: flushes there wait for it, others do not, and it does not give the region up.
+#[test]
+fn a_walk_of_what_is_taken_is_of_its_region() {
+    let machine = online(tagged::<4>(4));
+    let no_back_end = &machine.platform().has_no_back_end;
+    no_back_end.store(true, std::sync::atomic::Ordering::Relaxed);
+    let scene = Scene::entered_on(machine);
+    let puppet = scene.puppet();
+    let walk = |page: usize| {
+        let root = scene.roots[2].as_ref();
+        let walk = || scene.reach().walk(scene.space, root, page * PAGE);
+        puppet.as_cpu(2, walk)
+    };
+    assert!(walk(ONE).is_none(), "not taken");
+    no_back_end.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(walk(LAST).is_none(), "flushed without an interrupt");
+    no_back_end.store(true, std::sync::atomic::Ordering::Relaxed);
+    puppet.as_cpu(2, || {
+        let memory = machine.user_memory();
+        memory.enter_lazy(scene.space, KERNEL_ROOT);
+    });
+    assert!(walk(LAST).is_none(), "lazy");
+    scene.enter(2, Some(scene.space));
+    let section = walk(LAST).unwrap();
+    let flush = |page| {
+        puppet.as_cpu(1, || {
+            machine.submit_flush(scene.space, pages(page, 1), FreedTables::Yes)
+        })
+    };
+    let elsewhere = flush(ONE);
+    assert!(elsewhere.is_done());
+    assert_eq!(puppet.sent.take(), []);
+    let here = flush(LAST);
+    puppet.deliver(2);
+    assert!(!here.is_done());
+    for _ in 0..100 {
+        let ask = || machine.submit_flush(scene.space, pages(LAST, 1), FreedTables::No);
+        let ticket = puppet.as_cpu(1, ask);
+        puppet.as_cpu(2, || machine.poll());
+        puppet.as_cpu(1, || ticket.wait());
+    }
+    assert!(!here.is_done());
+    assert_eq!(scene.stats(2).regions_given_up, 0);
+    puppet.as_cpu(2, || drop(section));
+    puppet.deliver(2);
+    assert!(here.is_done());
+    puppet.as_cpu(1, || [elsewhere, here].map(FlushTicket::wait));
+    scene.remap(1, LAST, 71);
+    assert_eq!(scene.stats(2).regions_given_up, 1);
+    scene.leave();
+}
+
 /// The user side of the tag, too.
 #[test]
 fn what_is_given_up_goes_from_the_user_side() {

@@ -103,11 +103,25 @@ impl MemorySpace {
         if addr >= USER_END {
             return false;
         }
-        let walk = walk_of(self);
+        let Some(walk) = self.walk_tables(addr) else {
+            return false;
+        };
         // SAFETY: 1. the walk is this space's.
         let entry = unsafe { PageTable::peek(PhysAddr::new(self.engine().root()), addr) };
         drop(walk);
         entry.is_some_and(|entry| access.rights().within(entry.prot()))
+    }
+
+    /// No table that leads to `addr` is freed until this is dropped. `None` where this CPU would have to tell others first.
+    fn walk_tables(&self, addr: usize) -> Option<impl Sized> {
+        #[cfg(feature = "breaks")]
+        if super::invalidate::breaks::walks_unprotected() {
+            return Some(None);
+        }
+        match self.is_tracked() {
+            true => self.walk_region(addr).map(Some),
+            false => Some(Some(SHOOTDOWN.user_memory().walk(self.engine()))),
+        }
     }
 
     /// Makes the stack above `addr` reach down to it. The addresses are given out anew: waits for whoever has taken something away there, with the lock
@@ -120,15 +134,6 @@ impl MemorySpace {
         }
         Ok(())
     }
-}
-
-/// No table of the space is freed until this is dropped.
-fn walk_of(space: &MemorySpace) -> Option<impl Sized> {
-    #[cfg(feature = "breaks")]
-    if super::invalidate::breaks::walks_unprotected() {
-        return None;
-    }
-    Some(SHOOTDOWN.user_memory().walk(space.engine()))
 }
 
 impl Inner {

@@ -5,6 +5,7 @@ use super::layout::{MMAP_TOP, PIE_BASE, TOP_ENTRY_BYTES, USER_START, page_ceil};
 use super::map::{MapRequest, Placement};
 use super::range::UserRange;
 use super::space::Inner;
+use crate::arch::percpu;
 use crate::arch::top::region_of;
 use core::ops::Range;
 
@@ -42,8 +43,10 @@ impl Inner {
                 let is_nobodys = |range: &UserRange| {
                     !self.table.keeps_top() || self.is_unused(region_of(range.start()))
                 };
-                let fresh = || self.gap_in(self.unused_region()?, len);
-                wished.filter(is_nobodys).or_else(fresh)
+                match wished.filter(is_nobodys) {
+                    None => (self.unused_region()).and_then(|region| self.gap_in(region, len)),
+                    wished => wished,
+                }
             }
             Placement::Fixed | Placement::FixedIfFree => {
                 let range = UserRange::new(request.addr, len)?;
@@ -67,10 +70,20 @@ impl Inner {
             .find_gap(len, floor, MMAP_TOP.min(start + TOP_ENTRY_BYTES))
     }
 
-    /// The highest region without areas, if there is one: of a stack, which is there as long as its thread.
-    fn unused_region(&self) -> Option<usize> {
+    /// A region without areas, if there is one, for a stack, which is there as long as its thread. Where this CPU has placed one before, so that what it has taken is
+    /// taken by nobody else; not where others have, if it can be helped.
+    fn unused_region(&mut self) -> Option<usize> {
+        let me = percpu::cpu_id().index();
+        let is_others = |region: &usize| self.stacks.iter().any(|of| usize::from(*of) == *region);
         let is_free = |region: &usize| is_of_stacks(*region) && self.is_unused(*region);
-        (HOMES.end..COMMON).rev().find(is_free)
+        let mut free = (HOMES.end..COMMON).rev().filter(is_free);
+        let own = Some(usize::from(self.stacks[me])).filter(is_free);
+        let first = free.clone().next();
+        let region = own
+            .or_else(|| free.find(|region| !is_others(region)))
+            .or(first)?;
+        self.stacks[me] = region as u8;
+        Some(region)
     }
 
     /// A region for a thread that has none. It may come to have nothing there, so another gets the next.

@@ -9,13 +9,14 @@ use super::page_table::PageTable;
 use super::space::MemorySpace;
 use crate::arch::percpu;
 use crate::cpus::{Cpus, MAX_CPUS};
-use crate::platform::SHOOTDOWN;
+use crate::platform::{KernelPlatform, SHOOTDOWN};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use shootdown::reach::{ReachRoot, Region};
+use shootdown::user_memory::Walk;
 use shootdown::{AddressSpace, Root};
 
 /// Entries of root tables that user memory may have.
@@ -137,6 +138,13 @@ impl MemorySpace {
                 reach.take(&self.engine, own.root.as_ref(), addr)
             })
         })
+    }
+
+    /// No table of the region of `addr`, which this CPU has taken, is freed until this is dropped; `None` if it has not.
+    pub(super) fn walk_region(&self, addr: usize) -> Option<Walk<'_, KernelPlatform>> {
+        let own = self.reach.get()?.here().lock();
+        let reach = SHOOTDOWN.user_memory().reach();
+        reach.walk(&self.engine, own.as_ref()?.root.as_ref(), addr)
     }
 
     /// Makes a root for this CPU, if it has none and should: whether it is to be loaded now. Any context that may allocate memory.

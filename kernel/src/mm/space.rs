@@ -11,7 +11,7 @@ use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
 use super::witness;
 use crate::arch::paging::kernel_root;
-use crate::cpus::Cpus;
+use crate::cpus::{Cpus, MAX_CPUS};
 use crate::platform::SHOOTDOWN;
 use crate::sync::{PassedMutex, PassedMutexGuard};
 use alloc::boxed::Box;
@@ -56,6 +56,8 @@ pub struct Inner {
     pub(super) heap: (usize, usize),
     /// Which region was given last to a thread that had none.
     pub(super) last_home: usize,
+    /// Where each CPU placed a stack last; 0 is nowhere.
+    pub(super) stacks: [u8; MAX_CPUS],
 }
 
 impl MemorySpace {
@@ -74,6 +76,7 @@ impl MemorySpace {
             table,
             heap: (0, 0),
             last_home: 0,
+            stacks: [0; MAX_CPUS],
         };
         Ok(Arc::new_cyclic(|this| Self {
             engine,

@@ -85,7 +85,7 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         addr: a.usize(0),
         len: a.usize(1),
         prot,
-        placement: placement(me, flags, is_reserved)?,
+        placement: placement(me, flags, is_reserved, a.usize(1))?,
         populate,
         kind: AreaKind::Anonymous,
     };
@@ -158,14 +158,17 @@ fn map(request: MapRequest) -> Outcome {
     Ok(start)
 }
 
+/// Below that a stack is one for signals, of the thread that maps it.
+const LEAST_STACK: usize = 64 << 10;
+
 /// A thread that shares its space has its mappings in a region of its own, but for a stack: that is another's. musl reserves one without rights (`is_reserved`) and gives
 /// them afterwards, to all but its end.
-fn placement(me: &Current, flags: u32, is_reserved: bool) -> Result<Placement, Errno> {
+fn placement(me: &Current, flags: u32, is_reserved: bool, len: usize) -> Result<Placement, Errno> {
     Ok(if flags & linux::MAP_FIXED_NOREPLACE != 0 {
         Placement::FixedIfFree
     } else if flags & linux::MAP_FIXED != 0 {
         Placement::Fixed
-    } else if flags & linux::MAP_STACK != 0 || is_reserved {
+    } else if (flags & linux::MAP_STACK != 0 || is_reserved) && len >= LEAST_STACK {
         Placement::Fresh
     } else if space()?.is_tracked() {
         Placement::Home(me.home())

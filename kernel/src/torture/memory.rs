@@ -25,6 +25,8 @@ const TABLES_PER_SPACE: usize = PAGES / PAGES_PER_TABLE;
 const KERNEL_TABLES: usize = 2;
 /// All CPUs' windows together may show so many frames: the rest is enough for all other pages, and for those on their way.
 const WINDOW_FRAMES: usize = 64;
+/// In which space CPUs have roots of their own, so that a flush of one of its top-level entries asks only those that have used it.
+const TRACKED: usize = 1;
 /// So many times of entering the first space, once without windows.
 const PLAIN_EVERY: usize = 3;
 /// In the frame that freed tables lead to; no frame in use ever has it.
@@ -57,6 +59,7 @@ impl TortureMemory {
         let root = PhysAddr::new(paging::kernel_root().as_u64());
         let spaces: Vec<_> = (0..SPACES).map(|_| new_space(&TABLES)).collect();
         let windowed = spaces[0].0.space();
+        spaces[TRACKED].0.space().track();
         Self {
             windows: (0..boot::info().cpus)
                 .map(|cpu| new_window(windowed, cpu))
@@ -179,6 +182,9 @@ impl Memory<MAX_CPUS> for TortureMemory {
                 .is_multiple_of(PLAIN_EVERY);
         let window = takes_windows.then(|| Arc::clone(&self.windows[percpu::cpu_id().index()]));
         task::change_space(wanted.map(SpaceUse::new), window);
+        if space == Some(TRACKED) {
+            task::load_own_root();
+        }
         notes::note_entered(space);
     }
 

@@ -1,21 +1,25 @@
 //! Page tables whose leaf tables move while processors walk them.
 //!
-//! Each table of leaves translates [`PAGES_PER_TABLE`] pages at the beginning of a 2 MiB region; the next table the next
-//! region. The tables of a region are made once. All leaves are for the kernel only, in the user half too: so loads need
+//! Each table of leaves translates [`PAGES_PER_TABLE`] pages at the beginning of 2 MiB; the next table of the next 2 MiB, and
+//! of a space each third one of the next top-level entry. All tables are made once. All leaves are for the kernel only, in the user half too: so loads need
 //! no user access, with SMAP or without.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use spin::Once;
 
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::mm::frames;
+use crate::mm::layout::TOP_ENTRY_BYTES;
 use crate::mm::pte::{Pte, PteCell};
 
 /// Pages that one leaf table translates.
 pub(super) const PAGES_PER_TABLE: usize = 16;
-/// Bytes from one leaf table's region to the next.
-const TABLE_STRIDE: usize = 2 << 20;
+/// What one leaf table could translate.
+const TABLE_BYTES: usize = 2 << 20;
+/// Leaf tables of a space below one top-level entry.
+const TABLES_PER_TOP: usize = 2;
 const ENTRIES: usize = 512;
 
 /// Page-table entry bits (SDM vol. 3A, "Paging-Structure Entries"): present, writable, accessed, dirty, no-execute.
@@ -60,7 +64,7 @@ pub(super) struct Leaves {
     base: usize,
     scope: Scope,
     /// The entries that point to the leaf tables, in order.
-    above: &'static [PteCell],
+    above: Vec<&'static PteCell>,
     /// The names of the tables in use, see [`Tables`].
     names: [AtomicUsize; 4],
 }
@@ -74,21 +78,25 @@ impl Leaves {
         scope: Scope,
         tables: &'static Tables,
     ) -> Self {
-        let mut above = cells(root);
-        for level in [3, 2] {
-            let cell = &above[base >> (12 + 9 * level) & (ENTRIES - 1)];
-            let table = cell.load().frame().unwrap_or_else(|| {
-                let table = new_table();
-                cell.fill(Pte::table(table));
-                table
+        let above = |index| {
+            let start = table_start(base, index, scope);
+            let cell_at = |table, level: usize| -> &'static PteCell {
+                &cells(table)[start >> (12 + 9 * level) & (ENTRIES - 1)]
+            };
+            let table = [3, 2].into_iter().fold(root, |table, level| {
+                let cell = cell_at(table, level);
+                cell.load().frame().unwrap_or_else(|| {
+                    let table = new_table();
+                    cell.fill(Pte::table(table));
+                    table
+                })
             });
-            above = cells(table);
-        }
-        let first = base >> 21 & (ENTRIES - 1);
+            cell_at(table, 1)
+        };
         let leaves = Self {
             base,
             scope,
-            above: &above[first..first + count],
+            above: (0..count).map(above).collect(),
             names: [const { AtomicUsize::new(0) }; 4],
         };
         for (cell, name) in leaves.above.iter().zip(&leaves.names) {
@@ -105,7 +113,8 @@ impl Leaves {
     }
 
     pub fn address(&self, page: usize) -> usize {
-        self.base + page / PAGES_PER_TABLE * TABLE_STRIDE + page % PAGES_PER_TABLE * PAGE_BYTES
+        let table = table_start(self.base, page / PAGES_PER_TABLE, self.scope);
+        table + page % PAGES_PER_TABLE * PAGE_BYTES
     }
 
     /// Changes the entry of a page, whose owner the caller is.
@@ -136,6 +145,15 @@ impl Leaves {
         self.names[index].store(new, Ordering::Relaxed);
         Some(old)
     }
+}
+
+/// What the leaf table `index` of those from `base` on translates first.
+fn table_start(base: usize, index: usize, scope: Scope) -> usize {
+    let (top, index) = match scope {
+        Scope::Space => (index / TABLES_PER_TOP, index % TABLES_PER_TOP),
+        Scope::Global => (0, index),
+    };
+    base + top * TOP_ENTRY_BYTES + index * TABLE_BYTES
 }
 
 pub(super) fn leaf(frame: PhysAddr, scope: Scope) -> Pte {

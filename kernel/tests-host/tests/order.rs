@@ -3,6 +3,7 @@
 
 mod support;
 
+use shootdown_kernel_tests::mm::layout::TOP_ENTRY_BYTES;
 use shootdown_kernel_tests::mm::{Destination, MapRequest, MemorySpace};
 use shootdown_kernel_tests::mm::{PAGE_SIZE, Populate, Prot, SpaceUse};
 use std::sync::Arc;
@@ -99,6 +100,46 @@ fn a_mapping_shrinks_grows_and_moves() {
     let part = remap(&space, 0, (1, PAGES), Destination::MayMove);
     assert!(part.is_ok() && part != Ok(BASE));
     watched.watch.settle();
+}
+
+/// Once CPUs are asked about one region: whoever unmaps pages where they are asks nobody that has them where they were.
+#[test]
+fn a_move_to_another_region_is_waited_for_under_the_lock() {
+    const REGION: usize = TOP_ENTRY_BYTES / PAGE_SIZE;
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space]);
+    let moves = |cost, page, to| {
+        let to = Destination::Fixed(at(to));
+        watched.costs(cost, || remap(&space, page, (3, 3), to).unwrap());
+    };
+    let edge = REGION - BASE / PAGE_SIZE;
+    let places = [
+        100,
+        edge + 5,
+        edge - 2,
+        edge + 512,
+        edge - 1,
+        edge - 600,
+        edge - 2,
+    ];
+    for (from, to) in places.into_iter().zip(places.into_iter().skip(1)) {
+        unmap(&space, 0, PAGES);
+        space.map(request(from, 3, Populate::Now)).unwrap();
+        moves(unlocked(1), from, to);
+        unmap(&space, to, 3);
+    }
+    space.track();
+    for (from, to) in places.into_iter().zip(places.into_iter().skip(1)) {
+        space.map(request(from, 3, Populate::Now)).unwrap();
+        moves(locked(1), from, to);
+        unmap(&space, to, 3);
+    }
+    for (from, to) in [(100, 200), (edge - 600, edge - 3), (edge, edge + 3)] {
+        space.map(request(from, 3, Populate::Now)).unwrap();
+        moves(unlocked(1), from, to);
+        unmap(&space, to, 3);
+    }
 }
 
 /// Every change of rights, of pages that are there: a flush where one is lost, and only there.

@@ -97,6 +97,20 @@ fn mappings_of_own_interrupt_nobody() {
     }
 }
 
+/// Each starts threads on its own CPU, one after the other: the next one's stack is where the last one's was.
+fn stacks_of_short_threads_interrupt_nobody() {
+    let counted = on_all(|_, turn| {
+        if turn.is_multiple_of(10) {
+            let short =
+                thread::spawn(move || std::hint::black_box([turn as u8; 3 * PAGE_BYTES])[turn]);
+            assert_eq!(short.join().unwrap(), turn as u8);
+        }
+    });
+    if machine::is_reference_kernel() {
+        assert!(interrupts("stacks, each tenth", &counted) <= BY_THE_WAY / 4);
+    }
+}
+
 /// All threads read pages that one of them changes; each sees the change, whether it had the page or not.
 fn what_is_shared_is_seen_by_all() {
     let shared = Region::new(PAGES).unwrap();
@@ -212,9 +226,10 @@ fn main() -> ExitCode {
     checks::fail_on_panic("t_reach");
     machine::prepare();
     cpus();
-    let checks: [checks::Check; 7] = checks::named![
+    let checks: [checks::Check; 8] = checks::named![
         discards_of_own_memory_interrupt_nobody,
         mappings_of_own_interrupt_nobody,
+        stacks_of_short_threads_interrupt_nobody,
         what_is_shared_is_seen_by_all,
         what_another_frees_is_gone,
         moved_pages_are_gone_from_where_they_were,

@@ -1,12 +1,26 @@
 //! The kernel's own mappings: global pages that every root shares. Their addresses are given out again, as those of stacks and buffers are.
 
-use shootdown::{
-    Capacity, FlushRange, FlushScope, FreedTables, PageSize, flushes::FLUSH_CEILING_PAGES,
-};
+use std::mem;
+
+use shootdown::flushes::FLUSH_CEILING_PAGES;
+use shootdown::{Capacity, FlushBatch, FlushRange, FlushScope, FreedTables, PageSize};
 
 use crate::kernel::layout::{KERNEL, address_of, kernel_page};
+use crate::kernel::lock::Held;
 use crate::kernel::{KERNEL_REGION, Leaf, PAGES_PER_TABLE, Pte, Sight, World};
 use crate::machine::{FailureKind, context};
+use crate::oracle::Mark;
+
+/// A page that is unmapped and not flushed yet: nobody gets its address or its frame.
+#[derive(Debug)]
+pub(super) struct Parked {
+    index: usize,
+    frame: u16,
+    mark: Mark,
+}
+
+/// As many as wait for one flush at most.
+pub(super) type ParkedPages = FlushBatch<Parked, 2>;
 
 /// One page of the kernel, as the engine counts.
 pub(super) fn kernel_range(index: usize) -> FlushRange {
@@ -18,6 +32,9 @@ impl<C: Capacity> World<C> {
     /// is due.
     pub(super) fn map_kernel(&self, index: usize) {
         let index = index % self.kernel_addresses;
+        if self.withheld[index].get() {
+            self.flush_parked(self.kernel_lock.take(&self.engine));
+        }
         let held = self.kernel_lock.take(&self.engine);
         if self.kernel_pages.borrow()[index].is_none()
             && !self.withheld[index].get()
@@ -76,6 +93,22 @@ impl<C: Capacity> World<C> {
         let page = kernel_page(index);
         let mark = self.mark();
         self.write_entry(Self::kernel_table(), index, Pte::EMPTY);
+        if index % 2 == 1 && !widely {
+            let mut parked = self.parked.borrow_mut();
+            let page = parked.page(
+                address_of(page),
+                PageSize::SIZE_4K,
+                Parked { index, frame, mark },
+            );
+            page.expect("it is flushed when it is full");
+            let is_full = parked.is_full();
+            drop(parked);
+            if is_full {
+                self.hardware.saw(Sight::KernelPagesParked);
+                self.flush_parked(held);
+            }
+            return;
+        }
         let pages = if widely { 2 * FLUSH_CEILING_PAGES } else { 1 };
         let range = FlushRange::pages(address_of(page), pages, PageSize::SIZE_4K);
         let ticket = self
@@ -87,6 +120,23 @@ impl<C: Capacity> World<C> {
             true => drop(ticket),
             false => self.wait(ticket),
         }
+        self.free_kernel(Parked { index, frame, mark });
+    }
+
+    /// Flushes what waits for that, together, because an address or a frame is asked for.
+    pub(super) fn flush_parked(&self, kernel: Held<'_>) {
+        let parked = mem::replace(&mut *self.parked.borrow_mut(), ParkedPages::kernel());
+        let ticket = self.engine.submit_batch(FlushScope::Kernel, parked);
+        drop(kernel);
+        for parked in self.wait(ticket) {
+            self.free_kernel(parked);
+        }
+    }
+
+    /// No CPU has it any more.
+    fn free_kernel(&self, parked: Parked) {
+        let Parked { index, frame, mark } = parked;
+        let page = kernel_page(index);
         self.strike(KERNEL, page, mark);
         self.check_listeners(KERNEL);
         for cpu in 0..self.online.len() {

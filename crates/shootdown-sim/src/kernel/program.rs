@@ -69,6 +69,7 @@ impl<C: Capacity> World<C> {
         self.busy.set(self.busy.get() - 1);
         if self.busy.get() == 0 {
             while self.free_handed() {}
+            self.flush_parked(self.kernel_lock.take(&self.engine));
             (0..SPACES).for_each(|place| self.exit(place));
             self.end_all_vms();
         }

@@ -120,7 +120,7 @@ impl<C: Capacity> World<C> {
         Some(own)
     }
 
-    fn known_own_root(&self, space: &Space<C>) -> Option<Rc<OwnRoot<C>>> {
+    pub(super) fn known_own_root(&self, space: &Space<C>) -> Option<Rc<OwnRoot<C>>> {
         let cpu = context().cpu();
         let own = space.own_roots.borrow();
         let mut here = own.iter().filter(|own| own.cpu == cpu);

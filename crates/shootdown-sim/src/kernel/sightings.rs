@@ -37,6 +37,8 @@ pub enum Sight {
     SecondKernelRoot,
     /// A kernel address was given out again, on another CPU.
     KernelAddressReused,
+    /// Several pages of the kernel waited for one flush.
+    KernelPagesParked,
     /// Firmware ran on a root of its own.
     FirmwareCalled,
     /// A ticket was forgotten.
@@ -108,6 +110,8 @@ pub enum Sight {
     GuestDestroyed,
     /// A CPU read tables of a space whose set it was not in.
     WalkedElsewhere,
+    /// A CPU read tables of a region that it had taken.
+    WalkedRegion,
     /// Another CPU waited until tables were read.
     WalkAwaited,
     /// A table was given up after a sync.
@@ -191,7 +195,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 91;
+const SIGHTS: usize = 93;
 
 impl Sight {
     /// All of them, in words.
@@ -232,6 +236,10 @@ impl Sight {
         (
             Self::KernelAddressReused,
             "a kernel address was given out again",
+        ),
+        (
+            Self::KernelPagesParked,
+            "pages of the kernel waited for one flush",
         ),
         (Self::FirmwareCalled, "firmware ran on a root of its own"),
         (Self::Forgotten, "a ticket was forgotten"),
@@ -285,6 +293,10 @@ impl Sight {
         (
             Self::WalkedElsewhere,
             "a CPU read tables of a space that it had not loaded",
+        ),
+        (
+            Self::WalkedRegion,
+            "a CPU read tables of a region that it had taken",
         ),
         (
             Self::WalkAwaited,

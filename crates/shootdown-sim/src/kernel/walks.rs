@@ -3,6 +3,7 @@
 use shootdown::sim::Ordering;
 use shootdown::{Capacity, FreedTables};
 
+use crate::kernel::layout::address_of;
 use crate::kernel::sightings::Sight;
 use crate::kernel::theme::Draw;
 use crate::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, World};
@@ -37,26 +38,36 @@ impl<C: Capacity> World<C> {
             self.hardware.saw(Sight::WalkedElsewhere);
         }
         let view = space.context();
-        let section = self.engine.user_memory().walk(&view);
+        let own = self.known_own_root(space);
+        let of_region = own.and_then(|own| {
+            let (reach, page) = (self.engine.user_memory().reach(), draw.page());
+            let section = reach.walk(&view, own.engine.borrow().as_ref(), address_of(page))?;
+            self.hardware.saw(Sight::WalkedRegion);
+            Some((section, page / PAGES_PER_TABLE))
+        });
+        let (section, region) = match of_region {
+            Some((section, region)) => (section, Some(region)),
+            None => (self.engine.user_memory().walk(&view), None),
+        };
         context().tell(|| format!("walks the tables of space {}", space.number));
         for _ in 0..1 + draw.below(3) {
-            self.walk_a_table(space, draw);
+            self.walk_a_table(space, region, draw);
         }
         if draw.once_in(4) {
             // Not by `get_space`: the holder of that lock may wait.
             let inner = self.engine.user_memory().walk(&view);
-            self.walk_a_table(space, draw);
+            self.walk_a_table(space, None, draw);
             drop(inner);
-            self.walk_a_table(space, draw);
+            self.walk_a_table(space, region, draw);
         }
         context().tell(|| format!("has walked the tables of space {}", space.number));
         drop(section);
     }
 
-    /// Reads what an entry of the root leads to, several times.
-    fn walk_a_table(&self, space: &Space<C>, draw: &mut Draw) {
+    /// Reads what an entry of the root leads to, of this region or of any, several times.
+    fn walk_a_table(&self, space: &Space<C>, region: Option<usize>, draw: &mut Draw) {
         let physical = &self.hardware.physical;
-        let entry = match draw.below(KERNEL_REGION + 1) {
+        let entry = match region.unwrap_or_else(|| draw.below(KERNEL_REGION + 1)) {
             KERNEL_REGION => &space.side,
             region => physical.entry(space.root, region),
         };

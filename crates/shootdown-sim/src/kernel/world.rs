@@ -15,6 +15,7 @@ use crate::kernel::forgotten::Forgotten;
 use crate::kernel::frames::Frames;
 use crate::kernel::guest::Guests;
 use crate::kernel::host_roots::HostRoots;
+use crate::kernel::kernel_pages::ParkedPages;
 use crate::kernel::layout::{KERNEL, SPACES};
 use crate::kernel::quiet::Quiet;
 use crate::kernel::reach::OwnRoot;
@@ -88,6 +89,8 @@ pub struct World<C: Capacity> {
     pub(super) kernel_addresses: usize,
     /// Addresses of the kernel whose flush is under way: nobody gets them. As `kernel_pages`.
     pub(super) withheld: [Cell<bool>; PAGES_PER_TABLE],
+    /// Pages of the kernel that wait for a flush. As `kernel_pages`.
+    pub(super) parked: RefCell<ParkedPages>,
     /// Who unmapped each of the others last.
     pub(super) unmapped_by: [Cell<Option<usize>>; PAGES_PER_TABLE],
     pub(super) ledger: Ledger,
@@ -162,6 +165,7 @@ impl<C: Capacity> World<C> {
             kernel_pages: RefCell::default(),
             kernel_addresses: setup.kernel_addresses,
             withheld: Default::default(),
+            parked: RefCell::new(ParkedPages::kernel()),
             unmapped_by: Default::default(),
             host_roots,
             forgotten: Forgotten::new(setup.forgets),

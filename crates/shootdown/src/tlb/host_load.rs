@@ -26,7 +26,7 @@ impl<P: Platform> HostRoots<'_, P> {
     /// does, or flush. Does not block. Everything else, lives of spaces and tables too, is as for `switch_to`.
     ///
     /// # Panics
-    /// When `previous` is not what this CPU has loaded; when the CPU is not online; when one of the spaces is another engine's, or has or had windows;
+    /// When `previous` is not what this CPU has loaded; when the CPU is not online; when one of the spaces is another engine's, or has or had windows or CPUs' own roots;
     /// where the platform has [global tags](Platform::global_tags), because the engine alone knows which of them to load.
     #[must_use = "whether the host has to load the root"]
     pub fn begin_switch(
@@ -57,7 +57,7 @@ impl<P: Platform> HostRoots<'_, P> {
             !next_has_windows
                 && !Shootdown::is_resident_somewhere(state)
                 && !engine.has_private_loaded(state),
-            "the host loads a root itself, but {:?} or what {me} has loaded has windows: use switch_to or switch_away",
+            "the host loads a root itself, but {:?} or what {me} has loaded has private roots, of windows or of regions: use switch_to or switch_away",
             name(next)
         );
         engine.check_host(here, previous);

@@ -37,7 +37,7 @@ use crate::sync::{AtomicU64, Ordering, OwnFlag, OwnWord, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
     AddressSpace, Attention, FlushRange, FlushRanges, FlushRequest, FreedTables, PageSize, Root,
-    Seen, SpaceId, SpaceRoot, TlbGen, WindowRoot,
+    Seen, SpaceId, SpaceRoot, TlbGen, Walk, WindowRoot,
 };
 
 /// How many regions a CPU may have taken in a space at a time.
@@ -343,7 +343,7 @@ impl<'a, P: Platform> UserMemory<'a, P> {
     }
 }
 
-impl<P: Platform> Reach<'_, P> {
+impl<'a, P: Platform> Reach<'a, P> {
     /// From now on flushes of `space` that concern one region ask only the CPUs that have taken it. A CPU that has the space loaded is asked about all regions, until it
     /// [loads](Self::switch_to) a root of its own. A space stays tracked. It has one region for each entry of the lowest private level, in the order of addresses
     /// ([`Platform::region_of`]).
@@ -438,6 +438,30 @@ impl<P: Platform> Reach<'_, P> {
                 .copy_shared_top(space.root(), root.root(), taken.page())
         };
         known.is_none()
+    }
+
+    /// As [`UserMemory::walk`], for the tables of the region of `address`, which this CPU has taken: it costs two plain stores, and flushes of other regions do not wait for
+    /// it. `None` where another root is loaded, or the region was not taken, or flushes may come without an interrupt.
+    ///
+    /// # Panics
+    /// As there, and when `root` is another space's or engine's.
+    #[track_caller]
+    pub fn walk(
+        self,
+        space: &'a AddressSpace<P::Cpus>,
+        root: Pin<&ReachRoot<P::Cpus>>,
+        address: usize,
+    ) -> Option<Walk<'a, P>> {
+        const { assert!(P::CONFIG.has_walks, "CONFIG lacks with_walks") };
+        let engine = self.0;
+        engine.check_owner(root.window.space);
+        root.window.check_space(space.id(), "used for");
+        let (irq, here) = engine.stay();
+        let index = engine.region_of(root.regions(), address);
+        let is_taken = here.tlb.private_name() == root.window.name
+            && engine.is_told_by_interrupt(here)
+            && root.find(space.tracking().name(index)).is_some();
+        is_taken.then(|| Walk::begin(engine, irq, here, None))
     }
 
     /// Ends a CPU's own root and gives its table back: no CPU walks it any more. Any context; does not block.
@@ -609,6 +633,7 @@ impl<P: Platform> Shootdown<P> {
         let taken = known
             .or_else(|| root.taken.iter().find(is_free))
             .unwrap_or_else(|| {
+                self.forbid_in_walk(here);
                 self.give_regions_up(here, root, |_| true);
                 &root.taken[0]
             });
@@ -719,8 +744,10 @@ impl<P: Platform> Shootdown<P> {
             Role::Initiator => taken.asked.set(0),
             Role::Responder => taken.asked.set(taken.asked.get() + 1),
         }
-        let is_loaded = me.tlb.private_name() == root.window.name;
-        if is_loaded && taken.asked.get() >= taken.patience.get() {
+        // A section relies on what is taken.
+        let may_leave = me.tlb.private_name() == root.window.name
+            && !(P::CONFIG.has_walks && me.walks.is_inside());
+        if may_leave && taken.asked.get() >= taken.patience.get() {
             self.give_regions_up(me, root, |other| core::ptr::eq(other, taken));
         }
     }

@@ -70,7 +70,7 @@ pub struct Walk<'a, P: Platform> {
 
 /// What a walker has told initiators.
 #[derive(Debug)]
-struct Told<'a, P: Platform> {
+pub(super) struct Told<'a, P: Platform> {
     mark_before: Attention,
     /// It has entered the set of this space.
     joined: Option<&'a AddressSpace<P::Cpus>>,
@@ -85,7 +85,8 @@ impl<'a, P: Platform> UserMemory<'a, P> {
     /// back if it has changed.
     ///
     /// Where `space` is loaded on this CPU and active, and the platform has no [back end](Platform::flushes_remotely), it costs two plain stores. Elsewhere, and
-    /// where the space is [tracked](crate::reach::Reach::track), it costs a full barrier, and where the space is not loaded two writes to its set of CPUs.
+    /// where the space is [tracked](crate::reach::Reach::track), it costs a full barrier, and where the space is not loaded two writes to its set of CPUs; see also
+    /// [`Reach::walk`](crate::reach::Reach::walk).
     ///
     /// Tables of [windows](crate::windows) are their CPU's own, and not meant.
     ///
@@ -104,21 +105,11 @@ impl<'a, P: Platform> UserMemory<'a, P> {
         let engine = self.0;
         engine.check_owner(space.id());
         let (irq, here) = engine.stay();
-        let before = here.walks.0.get();
         let is_told_by_interrupt = here.tlb.loaded() == space.id()
-            && here.lazy.get() == Attention::Active
-            && !engine.platform.flushes_remotely()
+            && engine.is_told_by_interrupt(here)
             && !(P::CONFIG.has_reach && space.is_tracked());
         let told = (!is_told_by_interrupt).then(|| engine.tell_initiators(here, space));
-        here.walks.0.set(before + WalkState::SECTION);
-        Walk {
-            engine,
-            here,
-            before: before & !WalkState::HOLDS,
-            told,
-            _irq: irq,
-            _here: PhantomData,
-        }
+        Walk::begin(engine, irq, here, told)
     }
 
     /// Waits until every CPU that was walking tables of `space` has left its section: for tables that are changed and stay in use, as in a collapse to a large
@@ -148,7 +139,34 @@ impl<'a, P: Platform> UserMemory<'a, P> {
     }
 }
 
+impl<'a, P: Platform> Walk<'a, P> {
+    #[inline]
+    pub(super) fn begin(
+        engine: &'a Shootdown<P>,
+        irq: IrqGuard<'a, P>,
+        here: Here<'a, P>,
+        told: Option<Told<'a, P>>,
+    ) -> Self {
+        let before = here.walks.0.get();
+        here.walks.0.set(before + WalkState::SECTION);
+        Self {
+            engine,
+            here,
+            before: before & !WalkState::HOLDS,
+            told,
+            _irq: irq,
+            _here: PhantomData,
+        }
+    }
+}
+
 impl<P: Platform> Shootdown<P> {
+    /// Whether flushes of what is loaded here come by interrupt.
+    #[inline]
+    pub(super) fn is_told_by_interrupt(&self, here: Here<'_, P>) -> bool {
+        here.lazy.get() == Attention::Active && !self.platform.flushes_remotely()
+    }
+
     /// Has initiators find this CPU where they would pass it by.
     #[cold]
     fn tell_initiators<'a>(
