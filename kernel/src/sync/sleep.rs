@@ -92,7 +92,7 @@ impl<T> SleepMutex<T> {
             percpu::preempt_count() == 0,
             "a lock that may sleep is taken with preemption off"
         );
-        if !self.try_take() {
+        if !self.try_take(HELD) {
             self.wait();
         }
         SleepMutexGuard {
@@ -103,26 +103,32 @@ impl<T> SleepMutex<T> {
 
     /// Takes the lock if it is free. Context: as [`lock`](Self::lock), but never sleeps.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
-        self.try_take().then(|| SleepMutexGuard {
+        self.try_take(HELD).then(|| SleepMutexGuard {
             lock: self,
             not_send: PhantomData,
         })
     }
 
-    fn try_take(&self) -> bool {
+    /// Makes it `taken`, if it is free.
+    fn try_take(&self, taken: u8) -> bool {
         // ORDERING: sees what the last owner did; pairs with the release in `free`.
         self.state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(FREE, taken, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// Takes it as [`try_take`](Self::try_take), if it becomes free soon.
+    fn look_for_long(&self, taken: u8) -> bool {
+        (0..LOOKS).any(|_| {
+            core::hint::spin_loop();
+            self.state.load(Ordering::Relaxed) == FREE && self.try_take(taken)
+        })
     }
 
     #[cold]
     fn wait(&self) {
-        for _ in 0..LOOKS {
-            core::hint::spin_loop();
-            if self.state.load(Ordering::Relaxed) == FREE && self.try_take() {
-                return;
-            }
+        if self.look_for_long(HELD) {
+            return;
         }
         let running = RUNNING.get().expect("only threads wait for each other");
         let me = running();
@@ -136,6 +142,10 @@ impl<T> SleepMutex<T> {
             }
             me.sleep();
             has_slept = true;
+            // Whoever has freed it takes it again, perhaps, and would have to wake this thread each time that it frees it. Others that sleep are woken by this thread.
+            if self.look_for_long(CONTENDED) {
+                break;
+            }
         }
         drop(self.waiters.lock().remove(&*me));
         if has_slept {
