@@ -27,7 +27,7 @@ const OPTIMISED: &str = "--release -p shootdown-sim -p lab --tests";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
 /// Those that others use.
-const LIBRARIES: &str = " -p shootdown -p shootdown-x86 -p shootdown-torture -p shootdown-c";
+const LIBRARIES: &str = " -p shootdown -p shootdown-x86 -p shootdown-riscv -p shootdown-arm64 -p shootdown-loongarch -p shootdown-torture -p shootdown-c";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.

@@ -1,0 +1,2 @@
+//! LoongArch building blocks for cross-CPU calls and TLB shootdown.
+#![no_std]

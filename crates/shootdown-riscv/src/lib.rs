@@ -1,0 +1,2 @@
+//! RISC-V building blocks for cross-CPU calls and TLB shootdown.
+#![no_std]
