@@ -11,11 +11,13 @@ mod measure;
 mod stepping;
 
 use shootdown::Cpus;
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use measure::{count, cycles};
 use serde_json::json;
+use shootdown::reach::{ReachRoot, Region};
 use shootdown::*;
 use shootdown_peers::{CrossCall, Peer};
 use stepping::Puppet;
@@ -68,6 +70,7 @@ fn main() {
         println!("{name} {}", count(section));
         println!("{name} cycles {}", cycles(&section));
     }
+    tracked();
     let mut rows = Vec::new();
     let mut note = |peer: &str, call: u64, flush: u64| {
         println!("{peer} {call}");
@@ -112,10 +115,56 @@ fn main() {
     }
 }
 
+/// What a space costs that is tracked, beside one that is not.
+fn tracked() {
+    let (engine, space) = engine!(Puppet<Cpus<64>, false, false, true>);
+    // SAFETY: nothing is loaded.
+    let root = |number| unsafe { Root::new(number) };
+    let [other_space, tracked] = [2, 3].map(|number| AddressSpace::new(engine, root(number)));
+    let page = |region: usize| FlushRange::pages(region << 39, 1, PageSize::SIZE_4K);
+    let flush = |space, region| count(|| engine.flush(space, page(region), FreedTables::No));
+    let switch = count(|| {
+        engine.switch_to(Some(space), &other_space);
+        engine.switch_to(Some(&other_space), space);
+    }) / 2;
+    println!("untracked flush {}", flush(space, 0));
+    println!("untracked switch {switch}");
+    let reach = engine.user_memory().reach();
+    let regions: &[Region<_>] = Box::leak((0..256).map(|_| Region::new()).collect::<Box<[_]>>());
+    // SAFETY: 1. they are leaked.
+    unsafe { reach.track(&tracked, regions) };
+    let own = [0, 1].map(|cpu| {
+        let root = root(4 + u64::from(cpu));
+        Box::pin(ReachRoot::new(engine, &tracked, CpuId::new(cpu), root))
+    });
+    let enter = |before, cpu: usize| reach.switch_to(Some(before), &tracked, own[cpu].as_ref());
+    let take = |cpu: usize, region: usize| reach.take(&tracked, own[cpu].as_ref(), region << 39);
+    for cpu in [1, 0] {
+        engine
+            .platform()
+            .current
+            .store(cpu as u32, Ordering::Relaxed);
+        enter(space, cpu);
+        take(cpu, 0);
+    }
+    take(0, 1);
+    println!("tracked flush {}", flush(&tracked, 0));
+    println!("tracked flush alone {}", flush(&tracked, 1));
+    let there_and_back = count(|| {
+        engine.switch_to(Some(&tracked), space);
+        enter(space, 0);
+    });
+    println!("tracked switch {}", there_and_back - switch);
+    let next = Cell::new(2);
+    println!("take {}", count(|| take(0, next.replace(next.get() + 1))));
+    // It ends with the process, as do the roots.
+    std::mem::forget((tracked, other_space, own));
+}
+
 /// Has two CPUs online.
-fn bring_up<const PLAIN: bool>(
-    engine: &Shootdown<Puppet<Cpus<64>, PLAIN>>,
-    memory: &'static [CpuMemory<Puppet<Cpus<64>, PLAIN>>; 2],
+fn bring_up<const PLAIN: bool, const WINDOWS: bool>(
+    engine: &Shootdown<Puppet<Cpus<64>, PLAIN, false, WINDOWS>>,
+    memory: &'static [CpuMemory<Puppet<Cpus<64>, PLAIN, false, WINDOWS>>; 2],
 ) {
     engine.attach(CpuId::new(0), memory);
     for cpu in [1, 0] {

@@ -8,7 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use shootdown::*;
 
 /// Two CPUs on one thread.
-pub struct Puppet<C = Cpus<64>, const PLAIN: bool = false, const QUIET: bool = false> {
+pub struct Puppet<
+    C = Cpus<64>,
+    const PLAIN: bool = false,
+    const QUIET: bool = false,
+    const WINDOWS: bool = false,
+> {
     /// The CPU that the thread plays.
     pub current: AtomicU32,
     interrupted: AtomicBool,
@@ -16,7 +21,9 @@ pub struct Puppet<C = Cpus<64>, const PLAIN: bool = false, const QUIET: bool = f
     cpus: PhantomData<C>,
 }
 
-impl<C, const PLAIN: bool, const QUIET: bool> Puppet<C, PLAIN, QUIET> {
+impl<C, const PLAIN: bool, const QUIET: bool, const WINDOWS: bool>
+    Puppet<C, PLAIN, QUIET, WINDOWS>
+{
     /// A machine whose interrupts this takes.
     pub const fn new(handle_ipi: fn()) -> Self {
         Self {
@@ -30,11 +37,12 @@ impl<C, const PLAIN: bool, const QUIET: bool> Puppet<C, PLAIN, QUIET> {
 
 // SAFETY: one thread plays both CPUs and changes between them only while CPU 0 relaxes; there are no translations; what one writes
 // the other sees; CPU 0 takes no interrupts.
-unsafe impl<C: Capacity, const PLAIN: bool, const QUIET: bool> Platform
-    for Puppet<C, PLAIN, QUIET>
+unsafe impl<C: Capacity, const PLAIN: bool, const QUIET: bool, const WINDOWS: bool> Platform
+    for Puppet<C, PLAIN, QUIET, WINDOWS>
 {
     type Cpus = C;
     const CONFIG: Config = if PLAIN { Config::PLAIN } else { Config::FULL }.with_quiet(QUIET);
+    const HAS_WINDOWS: bool = WINDOWS;
     type IrqState = ();
 
     fn current_cpu(&self) -> CpuId {
@@ -57,6 +65,14 @@ unsafe impl<C: Capacity, const PLAIN: bool, const QUIET: bool> Platform
     fn local_flush(&self, _: LocalFlush) {}
 
     unsafe fn load_root(&self, _: u64) {}
+
+    unsafe fn copy_shared_top(&self, _: u64, _: u64, _: FlushRange) {}
+
+    unsafe fn clear_top(&self, _: u64, _: FlushRange) {}
+
+    fn region_of(&self, address: usize) -> usize {
+        address >> 39
+    }
 
     fn now_ns(&self) -> u64 {
         0

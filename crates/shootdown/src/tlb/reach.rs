@@ -33,7 +33,7 @@ use crate::handle::{Reach, UserMemory};
 use crate::memory::{CpuMemory, Here};
 use crate::own_set::ones_from;
 use crate::platform::{LocalFlush, Platform};
-use crate::sync::{AtomicU64, Ordering, OwnFlag, OwnWord, fence};
+use crate::sync::{AtomicU64, Ordering, OwnWord, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
     AddressSpace, Attention, FlushRange, FlushRanges, FlushRequest, FreedTables, PageSize, Root,
@@ -46,6 +46,8 @@ const MOST_TAKEN: usize = if cfg!(any(loom, feature = "sim")) {
 } else {
     16
 };
+
+const ALL_TAKEN: u64 = (1 << MOST_TAKEN) - 1;
 
 /// So many requests for a region that its CPU does not flush or take anew, and the CPU gives it up; twice as many each time that it was wrong.
 const PATIENCE: u64 = if cfg!(any(loom, feature = "sim")) {
@@ -161,7 +163,6 @@ impl<C: Capacity> AddressSpace<C> {
 /// What a CPU knows of a region that it has taken, or had.
 #[derive(Debug)]
 struct Taken {
-    is_taken: OwnFlag,
     /// Which region of the space.
     index: OwnWord,
     /// An address in it.
@@ -177,7 +178,6 @@ struct Taken {
 impl Taken {
     const fn new() -> Self {
         Self {
-            is_taken: OwnFlag::new(),
             index: OwnWord::new(),
             address: OwnWord::new(),
             seen: Seen::new(),
@@ -204,6 +204,8 @@ pub struct ReachRoot<C: Capacity> {
     /// The space's, which may be gone where that is neither borrowed nor loaded.
     regions: NonNull<[Region<C>]>,
     first: SpaceId,
+    /// Which of `taken` are, one bit each: a switch looks at them several times.
+    in_use: OwnWord,
     taken: [Taken; MOST_TAKEN],
     _pinned: PhantomPinned,
 }
@@ -246,6 +248,7 @@ impl<C: Capacity> ReachRoot<C> {
             window,
             regions,
             first: space.tracking().name(0),
+            in_use: OwnWord::new(),
             taken: [const { Taken::new() }; MOST_TAKEN],
             _pinned: PhantomPinned,
         }
@@ -268,13 +271,22 @@ impl<C: Capacity> ReachRoot<C> {
     }
 
     fn taken(&self) -> impl Iterator<Item = (&Taken, &Region<C>)> {
-        let taken = self.taken.iter().filter(|taken| taken.is_taken.get());
-        taken.map(|taken| (taken, &self.regions()[taken.index.get() as usize]))
+        let taken = self.places(self.in_use.get());
+        taken.map(|(_, taken)| (taken, self.region(taken)))
+    }
+
+    fn region(&self, taken: &Taken) -> &Region<C> {
+        &self.regions()[taken.index.get() as usize]
+    }
+
+    /// Of these bits, with the bit of each.
+    fn places(&self, bits: u64) -> impl Iterator<Item = (u64, &Taken)> {
+        ones_from(bits, 0).map(|place| (1 << place, &self.taken[place as usize % MOST_TAKEN]))
     }
 
     fn find(&self, region: SpaceId) -> Option<&Taken> {
         let index = region.0.checked_sub(self.first.0)?;
-        let mut taken = self.taken.iter().filter(|taken| taken.is_taken.get());
+        let mut taken = self.places(self.in_use.get()).map(|(_, taken)| taken);
         taken.find(|taken| taken.index.get() == index)
     }
 
@@ -485,11 +497,11 @@ impl<'a, P: Platform> Reach<'a, P> {
             engine.state(owner).tlb.private_name() != root.window.name,
             "{owner} has the root loaded that is retired: switch away first"
         );
-        for (taken, region) in root.taken() {
-            taken.is_taken.set(false);
+        for (_, region) in root.taken() {
             // ORDERING: as in `give_regions_up`; what its tags hold is not used again.
             region.takers.remove(owner, Ordering::Release);
         }
+        root.in_use.set(0);
         space.tracking().rooted.remove(owner, Ordering::Relaxed);
         // SAFETY: nothing is moved: what the engine points to, and does not any more, is not the window.
         unsafe { root.get_unchecked_mut() }.window.take_root()
@@ -627,18 +639,16 @@ impl<P: Platform> Shootdown<P> {
         index: usize,
         address: usize,
     ) -> &'r Taken {
-        let is_free = |taken: &&Taken| !taken.is_taken.get();
-        let knows = |taken: &&Taken| is_free(taken) && taken.index.get() == index as u64;
-        let known = root.taken.iter().find(knows);
-        let taken = known
-            .or_else(|| root.taken.iter().find(is_free))
-            .unwrap_or_else(|| {
-                self.forbid_in_walk(here);
-                self.give_regions_up(here, root, |_| true);
-                &root.taken[0]
-            });
+        if root.in_use.get() == ALL_TAKEN {
+            self.forbid_in_walk(here);
+            self.give_regions_up(here, root, |_| true);
+        }
+        let free = || root.places(ALL_TAKEN & !root.in_use.get());
+        let known = free().find(|(_, taken)| taken.index.get() == index as u64);
+        let found = known.or_else(|| free().next());
+        let (bit, taken) = found.expect("one is free now");
         let patience = match known {
-            Some(known) => (known.patience.get() * 2).min(MOST_PATIENCE),
+            Some((_, known)) => (known.patience.get() * 2).min(MOST_PATIENCE),
             None => PATIENCE,
         };
         taken.patience.set(patience.max(PATIENCE));
@@ -651,7 +661,7 @@ impl<P: Platform> Shootdown<P> {
         fence(Ordering::SeqCst);
         // Nothing of it is cached: its entry is empty, and whoever cleared that has dropped all.
         taken.seen.record(region.generation());
-        taken.is_taken.set(true);
+        root.in_use.set(root.in_use.get() | bit);
         here.counters.regions_taken.add(1);
         taken
     }
@@ -668,22 +678,25 @@ impl<P: Platform> Shootdown<P> {
         // NMI-like contexts use nothing of the region from before its entry goes until its bit has gone.
         let owed = tlb.owes_flush.get();
         tlb.owes_flush.set(true);
-        let given = || root.taken().filter(|(taken, _)| chosen(taken));
-        for (taken, _) in given() {
+        let taken = || root.places(root.in_use.get());
+        let given = || taken().filter(|(_, taken)| chosen(taken));
+        for (_, taken) in given() {
             // SAFETY: 1. on its CPU, which has it loaded.
             unsafe { self.platform.clear_top(root.root(), taken.page()) };
         }
         // A leaf that is cached serves without a walk: all goes, with what leads to tables.
         self.drop_local(LocalFlush::Space);
         self.note_user_side(here.state, None);
-        for (taken, region) in given() {
+        for (bit, taken) in given() {
             // Other tags of this root may hold it, too.
             let changes = root.window.changes.get() + taken.seen.generation().as_u64() + 1;
             root.window.changes.set(changes);
             // Before the bit: a CPU that died in between would be believed when it comes back.
-            taken.is_taken.set(false);
+            root.in_use.set(root.in_use.get() & !bit);
             // ORDERING: Release publishes that nothing of it is cached; pairs with `takers`.
-            region.takers.remove(here.cpu, Ordering::Release);
+            root.region(taken)
+                .takers
+                .remove(here.cpu, Ordering::Release);
             here.counters.regions_given_up.add(1);
         }
         tlb.owes_flush.set(owed);
