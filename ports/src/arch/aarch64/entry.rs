@@ -1,0 +1,128 @@
+//! First instructions, and traps.
+
+use core::arch::{asm, global_asm};
+
+use super::gic;
+use crate::cpus::STACK_BYTES;
+
+global_asm!(
+    r#"
+.section .text.entry
+.globl _start
+_start:
+    mov x0, #0
+.globl start_other
+start_other:
+    adrp x1, STACKS
+    add x1, x1, :lo12:STACKS
+    add x2, x0, #1
+    lsl x2, x2, #{shift}
+    add x1, x1, x2
+    mov sp, x1
+    msr tpidr_el1, x0
+    adrp x1, vectors
+    add x1, x1, :lo12:vectors
+    msr vbar_el1, x1
+    b {begin}
+.balign 2048
+vectors:
+.rept 16
+.balign 128
+    sub sp, sp, #176
+    stp x0, x1, [sp]
+    stp x2, x3, [sp, #16]
+    stp x4, x5, [sp, #32]
+    stp x6, x7, [sp, #48]
+    stp x8, x9, [sp, #64]
+    stp x10, x11, [sp, #80]
+    stp x12, x13, [sp, #96]
+    stp x14, x15, [sp, #112]
+    stp x16, x17, [sp, #128]
+    stp x18, x30, [sp, #144]
+    adr x0, .
+    b trap
+.endr
+trap:
+    ubfx x0, x0, #7, #4
+    mrs x1, elr_el1
+    mrs x2, spsr_el1
+    stp x1, x2, [sp, #160]
+    bl {on_trap}
+    msr elr_el1, x0
+    ldr x1, [sp, #168]
+    msr spsr_el1, x1
+    ldp x0, x1, [sp]
+    ldp x2, x3, [sp, #16]
+    ldp x4, x5, [sp, #32]
+    ldp x6, x7, [sp, #48]
+    ldp x8, x9, [sp, #64]
+    ldp x10, x11, [sp, #80]
+    ldp x12, x13, [sp, #96]
+    ldp x14, x15, [sp, #112]
+    ldp x16, x17, [sp, #128]
+    ldp x18, x30, [sp, #144]
+    add sp, sp, #176
+    eret
+.globl probe_word
+.globl probe_fault
+probe_word:
+    ldr x0, [x0]
+    mov x1, #1
+    ret
+probe_fault:
+    mov x1, #0
+    ret
+"#,
+    shift = const STACK_BYTES.trailing_zeros(),
+    begin = sym super::begin,
+    on_trap = sym on_trap,
+);
+
+unsafe extern "C" {
+    fn start_other();
+    fn probe_word(address: usize) -> Probe;
+    fn probe_fault();
+}
+
+#[repr(C)]
+struct Probe {
+    word: u64,
+    is_mapped: usize,
+}
+
+/// Vectors of this level with its stack (DDI 0487, D1.4): synchronous, interrupt.
+const SYNCHRONOUS: usize = 4;
+const INTERRUPT: usize = 5;
+/// ESR_EL1.EC: a data abort at this level.
+const DATA_ABORT: usize = 0x25;
+
+/// Where another CPU begins; it has its number in x0.
+pub fn other() -> usize {
+    start_other as *const () as usize
+}
+
+/// The word at an address, if it is mapped.
+pub fn probe(address: usize) -> Option<u64> {
+    // SAFETY: a fault there ends it.
+    let found = unsafe { probe_word(address) };
+    (found.is_mapped != 0).then_some(found.word)
+}
+
+/// Returns where to go on.
+extern "C" fn on_trap(vector: usize, at: usize) -> usize {
+    let syndrome: usize;
+    // SAFETY: it reads.
+    unsafe { asm!("mrs {}, esr_el1", out(reg) syndrome) };
+    match vector {
+        INTERRUPT => {
+            gic::serve();
+            at
+        }
+        SYNCHRONOUS
+            if syndrome >> 26 == DATA_ABORT && at == probe_word as *const () as usize =>
+        {
+            probe_fault as *const () as usize
+        }
+        _ => panic!("trap {vector} at {at:#x}: {syndrome:#x}"),
+    }
+}

@@ -1,0 +1,185 @@
+//! Spaces, frames and loads for the torture.
+
+use core::cell::OnceCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use shootdown::{AddressSpace, KernelRoot, PageSize, Root};
+use shootdown_torture::{Memory, Region};
+
+use crate::arch::{self, PAGE_BYTES};
+use crate::cpus::MAX_CPUS;
+use crate::platform::{Cpus, SHOOTDOWN};
+use crate::tables::{self, Leaves, PAGES_PER_TABLE, TABLES_PER_REGION, Table};
+
+const SPACES: usize = 3;
+const PAGES: usize = PAGES_PER_TABLE * TABLES_PER_REGION;
+const FRAMES: usize = shootdown_torture::FRAMES;
+/// Of roots: where the pages of spaces are, and those that all spaces share.
+const SPACE_TOP: usize = 64;
+const KERNEL_TOP: usize = 65;
+/// In the frame that freed tables lead to; no frame in use ever has it.
+const FREED_TABLE: u64 = 0x0bad << 48;
+/// Of [`ENTERED`].
+const NOWHERE: usize = usize::MAX;
+
+/// Behind the roots of spaces that without a user part.
+static ROOTS: [Table; SPACES + 1] = [const { Table::new() }; SPACES + 1];
+static ABOVE: [Table; SPACES + 1] = [const { Table::new() }; SPACES + 1];
+/// Behind the others that to which freed tables lead.
+static PAGES_OF_MEMORY: [Table; FRAMES + 1] = [const { Table::new() }; FRAMES + 1];
+
+/// By CPU: the space that it has entered, the one that it has loaded, and how often it has left one.
+static ENTERED: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(NOWHERE) }; MAX_CPUS];
+static LOADED: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(NOWHERE) }; MAX_CPUS];
+static LEFT: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
+
+/// All that is mapped.
+pub struct Spaces {
+    spaces: [(AddressSpace<Cpus>, Leaves); SPACES],
+    kernel: Leaves,
+}
+
+struct Made(OnceCell<Spaces>);
+
+// SAFETY: the boot CPU writes it before it starts others.
+unsafe impl Sync for Made {}
+
+static SPACES_OF_MACHINE: Made = Made(OnceCell::new());
+
+/// The machine's memory.
+pub fn spaces() -> &'static Spaces {
+    SPACES_OF_MACHINE.0.get().expect("prepared at boot")
+}
+
+/// The root without a user part.
+pub fn kernel_root() -> KernelRoot {
+    // SAFETY: 1. it maps the kernel. 2. it is a static. 3. it has no user part.
+    unsafe { KernelRoot::new(ROOTS[SPACES].address() as u64) }
+}
+
+/// Makes all tables, on the boot CPU.
+pub fn prepare() {
+    let kernel = Leaves::new(KERNEL_TOP, &ABOVE[SPACES], true);
+    for root in &ROOTS {
+        arch::map_kernel(root);
+        root.set(KERNEL_TOP, arch::table(ABOVE[SPACES].address()));
+    }
+    PAGES_OF_MEMORY[FRAMES]
+        .word(0)
+        .store(FREED_TABLE, Ordering::Relaxed);
+    let space = |index: usize| {
+        ROOTS[index].set(SPACE_TOP, arch::table(ABOVE[index].address()));
+        // SAFETY: 1. it maps the kernel as all do. 2. it is a static. 3. each is asked for once. 4. it is no window root.
+        let root = unsafe { Root::new(ROOTS[index].address() as u64) };
+        let leaves = Leaves::new(SPACE_TOP, &ABOVE[index], false);
+        (AddressSpace::new(&SHOOTDOWN, root), leaves)
+    };
+    let made = Spaces {
+        spaces: core::array::from_fn(space),
+        kernel,
+    };
+    assert!(SPACES_OF_MACHINE.0.set(made).is_ok(), "prepared twice");
+}
+
+impl Spaces {
+    fn leaves(&self, region: Region) -> &Leaves {
+        match region {
+            Region::Space(index) => &self.spaces[index].1,
+            Region::Kernel | Region::Window(_) => &self.kernel,
+        }
+    }
+
+    /// Loads a space on this CPU, or none; interrupts are off.
+    pub fn load_space(&self, next: Option<usize>) {
+        let me = arch::this_cpu();
+        let before = LOADED[me].load(Ordering::Relaxed);
+        let before = self.spaces.get(before).map(|(space, _)| space);
+        match (before, next) {
+            (_, Some(next)) => SHOOTDOWN.switch_to(before, &self.spaces[next].0),
+            (Some(before), None) => SHOOTDOWN.switch_away(before, kernel_root()),
+            (None, None) => {}
+        }
+        LOADED[me].store(next.unwrap_or(NOWHERE), Ordering::Relaxed);
+    }
+}
+
+impl Memory<MAX_CPUS> for Spaces {
+    fn spaces(&self) -> usize {
+        SPACES
+    }
+
+    fn space(&self, index: usize) -> &AddressSpace<Cpus> {
+        &self.spaces[index].0
+    }
+
+    fn pages(&self, region: Region) -> usize {
+        match region {
+            Region::Window(_) => 0,
+            _ => PAGES,
+        }
+    }
+
+    fn address(&self, region: Region, page: usize) -> usize {
+        self.leaves(region).address(page)
+    }
+
+    fn page_size(&self) -> PageSize {
+        arch::PAGE_SIZE
+    }
+
+    fn frames(&self) -> usize {
+        FRAMES
+    }
+
+    fn write_frame(&self, frame: usize, word: u64) {
+        PAGES_OF_MEMORY[frame].word(0).store(word, Ordering::Relaxed);
+    }
+
+    fn map(&self, region: Region, page: usize, frame: Option<usize>) {
+        let frame = frame.map(|frame| PAGES_OF_MEMORY[frame].address());
+        self.leaves(region).map(page, frame);
+    }
+
+    fn load(&self, region: Region, page: usize) -> Option<u64> {
+        arch::probe(self.address(region, page))
+    }
+
+    fn entered(&self) -> Option<usize> {
+        let space = ENTERED[arch::this_cpu()].load(Ordering::Relaxed);
+        (space != NOWHERE).then_some(space)
+    }
+
+    /// Every other time that it leaves a space it is lazy in it.
+    fn enter(&self, space: Option<usize>) {
+        let irqs = arch::irq_save();
+        let me = arch::this_cpu();
+        let lazily = space.is_none() && LEFT[me].fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        match self.spaces.get(LOADED[me].load(Ordering::Relaxed)) {
+            Some((before, _)) if lazily => {
+                SHOOTDOWN.user_memory().enter_lazy(before, kernel_root());
+            }
+            _ => self.load_space(space),
+        }
+        ENTERED[me].store(space.unwrap_or(NOWHERE), Ordering::Relaxed);
+        arch::irq_restore(irqs);
+    }
+
+    fn move_table(&self, space: usize, page: usize) -> Option<usize> {
+        self.spaces[space].1.move_table(page)
+    }
+
+    fn table_of(&self, space: usize, page: usize) -> Option<usize> {
+        Some(self.spaces[space].1.table_of(page))
+    }
+
+    fn table_pages(&self, page: usize) -> (usize, usize) {
+        (page / PAGES_PER_TABLE * PAGES_PER_TABLE, PAGES_PER_TABLE)
+    }
+
+    fn free_table(&self, table: usize) {
+        tables::give(table, arch::leaf(PAGES_OF_MEMORY[FRAMES].address(), false));
+    }
+}
+
+/// The bytes that a page has, for what reads the source.
+const _: () = assert!(PAGE_BYTES.is_power_of_two());
