@@ -32,10 +32,10 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Brings this CPU online, and then the others, one after the other. Boot CPU.
-pub fn start_all() {
+/// Brings this CPU online, and then as many as are `wanted` together, if there are so many. Boot CPU.
+pub fn start_all(wanted: usize) {
     come_online();
-    for cpu in 1..MAX_CPUS {
+    for cpu in 1..wanted.min(MAX_CPUS) {
         if !arch::start_cpu(cpu) {
             break;
         }

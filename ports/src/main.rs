@@ -24,7 +24,7 @@ fn boot() -> ! {
     let options = Options::read();
     memory::prepare();
     platform::attach();
-    cpus::start_all();
+    cpus::start_all(options.number("cpus", 1) as usize);
     console::say!("ports: {} cpus={}", arch::NAME, cpus::count());
     let is_well = match options.work() {
         "torture" => torture::lead(&options),

@@ -132,7 +132,9 @@ impl Memory<MAX_CPUS> for Spaces {
     }
 
     fn write_frame(&self, frame: usize, word: u64) {
-        PAGES_OF_MEMORY[frame].word(0).store(word, Ordering::Relaxed);
+        PAGES_OF_MEMORY[frame]
+            .word(0)
+            .store(word, Ordering::Relaxed);
     }
 
     fn map(&self, region: Region, page: usize, frame: Option<usize>) {

@@ -18,7 +18,8 @@ pub static SHOOTDOWN: Shootdown<Board> = Shootdown::new(Board);
 const TAGS: usize = 6;
 
 static MEMORY: [CpuMemory<Board>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
-static SLOTS: [[AsidSlot; TAGS]; MAX_CPUS] = [const { [const { AsidSlot::new() }; TAGS] }; MAX_CPUS];
+static SLOTS: [[AsidSlot; TAGS]; MAX_CPUS] =
+    [const { [const { AsidSlot::new() }; TAGS] }; MAX_CPUS];
 
 /// Deliberate mistakes, which the torture must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

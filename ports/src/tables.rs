@@ -78,11 +78,13 @@ impl Leaves {
     pub fn new(top: usize, above: &'static Table, is_global: bool) -> Self {
         let names = core::array::from_fn(|index| {
             let name = take().expect("there are more leaf tables than regions have");
+            (0..PAGES_PER_TABLE)
+                .for_each(|page| LEAF_TABLES[name].set(page, arch::empty(is_global)));
             above.set(index, arch::table(LEAF_TABLES[name].address()));
             AtomicUsize::new(name)
         });
         Self {
-            base: top << TOP_SHIFT,
+            base: arch::BASE + (top << TOP_SHIFT),
             is_global,
             above,
             names,
@@ -96,7 +98,8 @@ impl Leaves {
 
     /// Changes the entry of a page, whose owner the caller is.
     pub fn map(&self, page: usize, frame: Option<usize>) {
-        let entry = frame.map_or(0, |frame| arch::leaf(frame, self.is_global));
+        let empty = arch::empty(self.is_global);
+        let entry = frame.map_or(empty, |frame| arch::leaf(frame, self.is_global));
         LEAF_TABLES[self.table_of(page)].set(page % PAGES_PER_TABLE, entry);
     }
 

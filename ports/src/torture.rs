@@ -152,6 +152,9 @@ pub fn lead(options: &Options) -> bool {
     TORTURE.finish(&Machine);
     let summary = TORTURE.summary(&Machine, arch::now_ns() - begun);
     say!("{}", summary.protocol());
+    if let Some(refills) = arch::refills() {
+        say!("ports: refills={refills}");
+    }
     summary.violations() == 0
 }
 

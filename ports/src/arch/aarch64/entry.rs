@@ -118,9 +118,7 @@ extern "C" fn on_trap(vector: usize, at: usize) -> usize {
             gic::serve();
             at
         }
-        SYNCHRONOUS
-            if syndrome >> 26 == DATA_ABORT && at == probe_word as *const () as usize =>
-        {
+        SYNCHRONOUS if syndrome >> 26 == DATA_ABORT && at == probe_word as *const () as usize => {
             probe_fault as *const () as usize
         }
         _ => panic!("trap {vector} at {at:#x}: {syndrome:#x}"),

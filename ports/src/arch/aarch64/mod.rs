@@ -25,6 +25,8 @@ pub const PAGE_BYTES: usize = 4096;
 pub const PAGE_SIZE: PageSize = PageSize::SIZE_4K;
 /// With 39 bits of addresses: what a top-level entry translates.
 pub const TOP_SHIFT: usize = 30;
+/// Where the first top-level entry begins.
+pub const BASE: usize = 0;
 /// Interrupts are on.
 pub const IRQS_ON: usize = 1;
 /// DAIF.I.
@@ -95,7 +97,11 @@ pub fn prepare_cpu() {
     // SAFETY: the root maps all memory where it is.
     unsafe {
         asm!("msr mair_el1, {}", "msr tcr_el1, {}", "isb", in(reg) MAIR, in(reg) TCR);
-        load_root(memory::kernel_root().as_u64(), Asid::UNTAGGED, TagEntries::Drop);
+        load_root(
+            memory::kernel_root().as_u64(),
+            Asid::UNTAGGED,
+            TagEntries::Drop,
+        );
         asm!("tlbi vmalle1", "dsb nsh", "mrs {0}, sctlr_el1", "orr {0}, {0}, {1}", "msr sctlr_el1, {0}", "isb",
             out(reg) _, in(reg) MMU_AND_CACHES);
     }
@@ -180,13 +186,20 @@ pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
 pub fn now_ns() -> u64 {
     let (ticks, per_s): (u64, u64);
     // SAFETY: it reads.
-    unsafe { asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) per_s) };
+    unsafe {
+        asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) per_s)
+    };
     ticks / per_s * 1_000_000_000 + ticks % per_s * 1_000_000_000 / per_s
 }
 
 /// The word at an address, if it is mapped.
 pub fn probe(address: usize) -> Option<u64> {
     entry::probe(address)
+}
+
+/// How many translations this CPU has refilled, where software does that.
+pub fn refills() -> Option<u64> {
+    None
 }
 
 /// Until one is pending.
@@ -204,6 +217,11 @@ pub fn table(address: usize) -> u64 {
 pub fn leaf(frame: usize, is_global: bool) -> u64 {
     let tagged = if is_global { 0 } else { NOT_GLOBAL };
     frame as u64 | NO_EXECUTE | tagged | ACCESSED | SHAREABLE | TABLE_OR_PAGE | VALID
+}
+
+/// An entry of no page.
+pub fn empty(_: bool) -> u64 {
+    0
 }
 
 /// Stores to tables are seen by walkers, this CPU's too.

@@ -21,6 +21,8 @@ pub const PAGE_BYTES: usize = 4096;
 pub const PAGE_SIZE: PageSize = PageSize::SIZE_4K;
 /// Of Sv39: what a top-level entry translates.
 pub const TOP_SHIFT: usize = 30;
+/// Where the first top-level entry begins.
+pub const BASE: usize = 0;
 /// sstatus.SIE.
 pub const IRQS_ON: usize = 1 << 1;
 /// sie.SSIE and sip.SSIP.
@@ -183,7 +185,13 @@ pub fn start_cpu(cpu: usize) -> bool {
 /// Loads the kernel's root, and lets software interrupts through.
 pub fn prepare_cpu() {
     // SAFETY: it maps the kernel; nothing is cached of another.
-    unsafe { load_root(memory::kernel_root().as_u64(), Asid::UNTAGGED, TagEntries::Drop) };
+    unsafe {
+        load_root(
+            memory::kernel_root().as_u64(),
+            Asid::UNTAGGED,
+            TagEntries::Drop,
+        )
+    };
     if this_cpu() == 0 {
         let (before, seen): (u64, u64);
         // SAFETY: an ASID in which nothing is cached, for three instructions.
@@ -279,6 +287,11 @@ pub fn probe(address: usize) -> Option<u64> {
     (found.is_mapped != 0).then_some(found.word)
 }
 
+/// How many translations this CPU has refilled, where software does that.
+pub fn refills() -> Option<u64> {
+    None
+}
+
 /// Until one is pending.
 pub fn wait_for_interrupt() {
     // SAFETY: it waits.
@@ -299,11 +312,19 @@ fn address_bits(address: usize) -> u64 {
     address as u64 >> 12 << 10
 }
 
+/// An entry of no page.
+pub fn empty(_: bool) -> u64 {
+    0
+}
+
 /// Stores to tables are ordered before what follows; SFENCE.VMA does it for this CPU's walks.
 pub fn publish_tables() {}
 
 /// Memory where it is, for code and data.
 pub fn map_kernel(root: &Table) {
     const RAM: usize = 0x8000_0000;
-    root.set(RAM >> TOP_SHIFT, address_bits(RAM) | DATA | EXECUTE | GLOBAL);
+    root.set(
+        RAM >> TOP_SHIFT,
+        address_bits(RAM) | DATA | EXECUTE | GLOBAL,
+    );
 }
