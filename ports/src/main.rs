@@ -11,6 +11,7 @@ mod console;
 mod cpus;
 mod memory;
 mod options;
+mod pingpong;
 mod platform;
 mod tables;
 mod torture;
@@ -28,8 +29,9 @@ fn boot() -> ! {
     console::say!("ports: {} cpus={}", arch::NAME, cpus::count());
     let is_well = match options.work() {
         "torture" => torture::lead(&options),
+        "pingpong" => pingpong::run(&options),
         work => {
-            console::say!("ports: work={work} is not known: torture");
+            console::say!("ports: work={work} is not known: torture, pingpong");
             false
         }
     };

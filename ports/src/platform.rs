@@ -15,7 +15,7 @@ pub type Cpus = shootdown::Cpus<MAX_CPUS>;
 /// The engine of the machine.
 pub static SHOOTDOWN: Shootdown<Board> = Shootdown::new(Board);
 /// Tags of each CPU besides the one of what has none.
-const TAGS: usize = 6;
+const TAGS: usize = 64;
 
 static MEMORY: [CpuMemory<Board>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
 static SLOTS: [[AsidSlot; TAGS]; MAX_CPUS] =

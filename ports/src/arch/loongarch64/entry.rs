@@ -14,8 +14,7 @@ pub struct Refills(AtomicU64);
 
 /// The handler finds its own by KSAVE1.
 #[unsafe(no_mangle)]
-pub static REFILLS: [Refills; MAX_CPUS] =
-    [const { Refills(AtomicU64::new(0)) }; MAX_CPUS];
+pub static REFILLS: [Refills; MAX_CPUS] = [const { Refills(AtomicU64::new(0)) }; MAX_CPUS];
 
 // Registers: CRMD 0x0, ECFG 0x4, ERA 0x6, PRMD 0x1, EENTRY 0xc, PGD 0x1b, CPUID 0x20, KSAVE1 and 2 0x31 and 0x32, TLBRENTRY 0x88, TLBRSAVE 0x8b, TLBRELO0 and 1 0x8c and
 // 0x8d, DMW0 0x180. In QEMU 7.2 all CPUs start here, and all but the first wait for mail (IOCSR 0x1020). Memory is translated from where it is by DMW0; CRMD.PG.
