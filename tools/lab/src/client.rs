@@ -1,5 +1,5 @@
-//! `lab client`: kernels that use the engine as a stranger would. Each is a folder of `clients/` with a file `client.toml`, and nothing else
-//! names it.
+//! `lab client`: kernels that use the engine as a stranger would, and machines of other architectures. Each is a folder of `clients/` or `ports/` with a file
+//! `client.toml`, and nothing else names it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ const BOOT_DEADLINE: Duration = Duration::from_secs(90);
 const DEBUG_EXIT: &str = "-device isa-debug-exit,iobase=0xf4,iosize=4";
 /// What runs a machine that is not a PC: one thread a virtual CPU, also where there are fewer cores, for these do not change over as they spin.
 const EMULATED: &str = "-accel tcg,thread=multi";
+/// A file with a command line has at least so many bytes, zeros at the end.
+const OPTIONS_BYTES: usize = 512;
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 12;
 /// What a build ends with where something is missing that it needs; it has said what, and the remedy.
@@ -39,6 +41,9 @@ pub struct Client {
     /// That of its folder.
     #[serde(skip)]
     pub name: String,
+    /// Where that is.
+    #[serde(skip)]
+    folder: PathBuf,
     /// What it is, in a line.
     about: String,
     /// Programs that building takes; for `cc` what `CC` in the environment names, if it does.
@@ -77,7 +82,7 @@ pub struct Client {
 struct Machine {
     /// The emulator's program.
     qemu: String,
-    /// What it has to be told of the machine.
+    /// What it has to be told of the machine. `{options}` stands for a file with the command line, where the machine is not given that; behind it zeros.
     arguments: String,
 }
 
@@ -181,21 +186,29 @@ pub fn command(arguments: &cli::Client) -> Outcome<ExitCode> {
 
 /// All clients, by name.
 pub fn read_all() -> Outcome<Vec<Client>> {
-    let folders = std::fs::read_dir(place::root().join("clients")).doing("list clients")?;
-    let files = folders
-        .flatten()
-        .map(|entry| entry.path().join("client.toml"));
-    let mut files: Vec<PathBuf> = files.filter(|file| file.exists()).collect();
+    let mut files = Vec::new();
+    for place in ["clients", "ports"] {
+        let folders = std::fs::read_dir(place::root().join(place)).doing("list clients")?;
+        let found = folders
+            .flatten()
+            .map(|entry| entry.path().join("client.toml"));
+        files.extend(found.filter(|file| file.exists()));
+    }
     files.sort();
     files.iter().map(|file| read(file)).collect()
 }
 
 fn read(file: &Path) -> Outcome<Client> {
-    let name = file.parent().and_then(Path::file_name);
-    let name = name.unwrap_or_default().to_string_lossy().into_owned();
+    let folder = file.parent().unwrap_or(file).to_owned();
+    let name = folder.file_name().unwrap_or_default();
+    let name = name.to_string_lossy().into_owned();
     let text = std::fs::read_to_string(file).doing(format!("read {name}/client.toml"))?;
     let client: Client = toml::from_str(&text).doing(format!("understand {name}/client.toml"))?;
-    Ok(Client { name, ..client })
+    Ok(Client {
+        name,
+        folder,
+        ..client
+    })
 }
 
 /// `text` with what stands for something in its place.
@@ -234,9 +247,8 @@ impl Client {
         let values = [("library", &*library), ("image", &*path), ("cpus", &*cpus)];
         let mut words = self.build.iter().map(|word| filled(word, &values));
         let program = words.next().unwrap_or_default();
-        let folder = place::root().join("clients").join(name);
-        let mut command = Command::new(folder.join(program));
-        command.args(words).current_dir(folder);
+        let mut command = Command::new(self.folder.join(program));
+        command.args(words).current_dir(&self.folder);
         let built =
             Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing(format!("build {name}"))?;
         let why = cargo::tail(&built.errors);
@@ -304,6 +316,8 @@ impl Client {
                 (run.qemu, format!("{accel} {DEBUG_EXIT}"))
             }
             Some(Machine { qemu, arguments }) => {
+                let file = self.write_options(&format!("{line} {options}"))?;
+                let arguments = filled(arguments, &[("options", &file.to_string_lossy())]);
                 (Path::new(qemu), format!("{EMULATED} {arguments}"))
             }
         };
@@ -315,6 +329,17 @@ impl Client {
             .args(["-append", format!("{line} {options}").trim_end()])
             .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '));
         Ok(command)
+    }
+}
+
+impl Client {
+    /// What stands for `{options}` in the machine's arguments.
+    fn write_options(&self, words: &str) -> Outcome<PathBuf> {
+        let file = tempfile::env::temp_dir().join(format!("client-{}.options", self.name));
+        let mut bytes = words.trim_end().as_bytes().to_vec();
+        bytes.resize(OPTIONS_BYTES.max(bytes.len() + 1), 0);
+        std::fs::write(&file, bytes).doing("write a client's options")?;
+        Ok(file)
     }
 }
 

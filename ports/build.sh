@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Builds the machine of one architecture:  ./build.sh ARCHITECTURE IMAGE
+# Ends with 77 where something is missing that it takes.
+set -euo pipefail
+cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.."
+arch=$1 image=$2
+
+missing() {
+    echo "$1 is missing: $2" >&2
+    exit 77
+}
+
+command -v rustup >/dev/null 2>&1 || missing rustup "install it from https://rustup.rs"
+build=(cargo build --quiet --release -p shootdown-ports)
+case $arch in
+riscv64) target=riscv64gc-unknown-none-elf ;;
+aarch64) target=aarch64-unknown-none-softfloat ;;
+loongarch64)
+    target=loongarch64-unknown-none-softfloat
+    # No library is distributed for it.
+    rustup component list --installed | grep -q '^rust-src' || missing rust-src "rustup component add rust-src"
+    export RUSTC_BOOTSTRAP=1
+    build+=(-Zbuild-std=core)
+    ;;
+*)
+    echo "$arch? riscv64, aarch64 or loongarch64" >&2
+    exit 2
+    ;;
+esac
+[ "$arch" = loongarch64 ] || rustup target list --installed | grep -q "^$target\$" || missing "$target" "rustup target add $target"
+"${build[@]}" --target "$target"
+cp "${CARGO_TARGET_DIR:-target}/$target/release/shootdown-ports" "$image"
