@@ -158,3 +158,19 @@ fn a_guard_for_the_space_of_another_engine_is_refused() {
     let space = space_on(other, 1);
     assert!(refuses(|| machine.guard(&space, (), (), |()| ())));
 }
+
+/// Two implementations fit a type that may go to another thread: then what uses this does not compile.
+trait StaysHere<Which> {
+    fn holds() {}
+}
+
+impl<T> StaysHere<()> for T {}
+impl<T: Send> StaysHere<u8> for T {}
+
+/// A part of a flush may be due on the CPU that submitted it, windows are pinned to a CPU, and a section is its CPU's.
+#[test]
+fn what_belongs_to_a_cpu_stays_there() {
+    <FlushTicket<'_, Seat<4>> as StaysHere<_>>::holds();
+    <windows::PinnedWindows<'_, Seat<4>> as StaysHere<_>>::holds();
+    <user_memory::Walk<'_, Seat<4>> as StaysHere<_>>::holds();
+}

@@ -2,7 +2,7 @@
 
 #![cfg(all(not(loom), not(miri)))]
 
-// With the component rust-src the compiler shows lines of `core` as well, which the expected output has not: remove it, or read the difference.
+// Cases whose messages would name `core` are in `guard.rs`: with the component rust-src the compiler shows lines of it as well.
 #[test]
 fn misuse_does_not_compile() {
     let cases = trybuild::TestCases::new();
