@@ -14,6 +14,7 @@ const CPUS: usize = 64;
 const TAGS: usize = 7;
 
 /// What boot has found and made, and two functions of the kernel.
+#[derive(Debug)]
 pub struct Machine<P: ipi::Port + tlb::Port + irq::Port + Copy + Sync + 'static> {
     pub port: P,
     pub tlb: Tlb<P>,

@@ -24,11 +24,14 @@ impl<P: Port> Tlb<P> {
     /// |---|---|---|
     /// | `Keep` | `satp` | nothing is to be dropped; what became valid since may [fault once more](Tlb::retry) |
     /// | `Drop`, another tag is loaded | SFENCE.VMA of the new tag, `satp` | "while a different ASID is loaded [..] provided the next time `satp` is loaded with the recycled ASID, it is simultaneously loaded with the new page table" |
-    /// | `Drop`, the tag is loaded | `satp`, SFENCE.VMA of the tag | "it should first change `satp` [..], then execute SFENCE.VMA" |
-    /// | no ASIDs | the same with ASID 0 | "If the implementation does not provide ASIDs [..] then after every `satp` write" |
+    /// | `Drop`, the tag is loaded | SFENCE.VMA of the tag, `satp`, SFENCE.VMA of the tag | the last two: "it should first change `satp` [..], then execute SFENCE.VMA" |
+    /// | no ASIDs | the same with ASID 0 | the last two: "If the implementation does not provide ASIDs [..] then after every `satp` write" |
     ///
-    /// Why before, where that can be: while a tag is not loaded, flushes of its space pass this hart by, and what it has cached may lead to tables that are
-    /// long freed. The hart may walk by it from the write of `satp` on. Why behind, where the tag is loaded: what is dropped before comes back from the old tables until the write.
+    /// Why before, with another tag: while a tag is not loaded, flushes of its space pass this hart by, and what it has cached may lead to tables that are long freed. The hart may walk by
+    /// it from the write of `satp` on. Why before, with the same one: a table of the new space may have been unlinked on this very hart, and freed at once because nobody had the space
+    /// loaded. "Writing `satp` does not imply any ordering constraints between page-table updates and subsequent address translations", so without a fence a walk may still read what led there; where the walker
+    /// sets A bits (Svadu), it would write to what that memory is by now. Why behind, with the same tag: what is dropped before comes back from the old root until the write.
+    ///
     /// In the last two rows the hart walks what it has cached of the root before until the call returns; so that root's tables stay until then (`Platform`, contract 4).
     ///
     /// # Safety
@@ -45,7 +48,8 @@ impl<P: Port> Tlb<P> {
         };
         let drops = entries == TagEntries::Drop;
         let is_loaded = drops && self.loaded_asid() == asid;
-        if drops && !is_loaded {
+        // Also if it is loaded: the stores to the new root's tables come before any walk of them.
+        if drops {
             self.fence(Fence::Tag(asid));
         }
         // SAFETY: 1. duties 1 and 2 of the caller. 2. duty 3, or dropped above or below.
