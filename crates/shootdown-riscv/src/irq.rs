@@ -42,7 +42,7 @@ pub trait Port {
     unsafe fn irq_restore(&self, before: IrqState);
     /// WFI: waits until an interrupt is pending that `sie` enables. It may return at any time, for no reason.
     ///
-    /// Call it with interrupts **off**, after a last look for work: WFI resumes for a pending interrupt "even if" `sstatus.SIE` is clear
+    /// Call it with interrupts **off**, after a last look for work: "The operation of WFI must be unaffected by the global interrupt bits"
     /// (Privileged, "Wait for Interrupt"), so none is lost between the look and the wait. The handler runs when interrupts are enabled.
     fn wait_for_interrupt(&self);
     /// FENCE.I: this hart executes no instruction from here on that it fetched before this hart saw the store to it. For

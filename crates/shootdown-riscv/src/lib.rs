@@ -21,7 +21,7 @@
 //!
 //! # Manuals
 //!
-//! "Privileged" is *The RISC-V Instruction Set Manual, Volume II: Privileged Architecture* (20240411 and later), "Unprivileged" its volume I, "SBI" the *RISC-V Supervisor Binary Interface Specification*
+//! "Privileged" is *The RISC-V Instruction Set Manual, Volume II: Privileged Architecture* (as in the repository `riscv/riscv-isa-manual` in 2024 and later, which has Svvptc), "Unprivileged" its volume I, "SBI" the *RISC-V Supervisor Binary Interface Specification*
 //! (2.0). The *Advanced Interrupt Architecture* is cited by name (1.0). Sections are cited by their titles.
 #![no_std]
 #![warn(missing_docs)]

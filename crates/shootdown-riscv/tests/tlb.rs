@@ -187,6 +187,12 @@ fn a_page_of_a_tag_that_no_hart_has_is_a_mistake() {
 }
 
 #[test]
+#[should_panic(expected = "Asid(2) with AsidBits(1)")]
+fn a_root_under_a_tag_that_no_hart_has_is_a_mistake() {
+    load((1, Features::NONE, SOUND), Asid::new(2), TagEntries::Keep);
+}
+
+#[test]
 fn with_the_erratum_every_fence_is_of_everything() {
     let acts: [fn(Tlb<&Recorder>); 5] = [
         |tlb| tlb.flush_page(0x1000),

@@ -15,7 +15,7 @@
 //! # Order
 //!
 //! What the sender has stored is visible to the handler: a FENCE comes before each way of sending. ("a FENCE is likely needed before a subsequent store sending an MSI", Advanced
-//! Interrupt Architecture, "Interprocessor Interrupts (IPIs)"; SBI says nothing of it.) The target has one bit for all who send. So it is cleared *before* the handler looks for work, by
+//! Interrupt Architecture, "Interprocessor Interrupts (IPIs)"; SBI's chapter "IPI Extension" says nothing of order.) The target has one bit for all who send. So it is cleared *before* the handler looks for work, by
 //! [`Ipi::acknowledge`] or [`Ipi::claim`], with a FENCE behind: accesses of `sip` and `stopei` "are not ordered with respect to explicit memory accesses" (Unprivileged, "Zicsr", "CSR Access Ordering").
 //! Otherwise the handler may look, somebody store and send, and the bit be cleared last: that interrupt is lost.
 //!

@@ -27,7 +27,7 @@ impl<'a, P: Port, const CPUS: usize> RemoteFences<'a, P, CPUS> {
     ///
     /// # Safety
     ///
-    /// 1. The firmware has the extension, and returns only when the targets have executed their fences. OpenSBI does. SBI's text says of success no more than "IPI was sent to all the
+    /// 1. The firmware has the extension, and returns only when the targets have executed their fences. OpenSBI does (`tlb_sync`, `lib/sbi/sbi_tlb.c`). SBI's text says of success no more than "IPI was sent to all the
     ///    targeted harts": of a firmware that is not known to wait, or of one that leaves its wait after some time, ask nothing here.
     pub const unsafe fn new(port: P, map: &'a HartMap<CPUS>) -> Self {
         Self { port, map }

@@ -88,7 +88,7 @@ impl<P: Port> Tlb<P> {
         self.fence(Fence::Page(address));
     }
 
-    /// Drops `pages` pages of `stride_bytes` each, as [`Tlb::flush_page`], from the one that holds `start`. With [`Depth::Tables`], and above the
+    /// Drops `pages` pages of `stride_bytes` each, as [`Tlb::flush_page`], from `start` on, where one begins. With [`Depth::Tables`], and above the
     /// [ceiling](Tlb::with_ceiling), everything. Any context.
     ///
     /// Pages below 2 MiB are dropped 4 KiB by 4 KiB, because a TLB may hold a region of Svnapot as 4 KiB pages, or the other way round: "SFENCE.VMA instruction(s) covering all
@@ -97,7 +97,10 @@ impl<P: Port> Tlb<P> {
     /// The range must not wrap around the end of the address space; the part beyond is left out.
     pub fn flush_pages(&self, start: usize, stride_bytes: usize, pages: usize, depth: Depth) {
         let (step, fences) = if stride_bytes < MEGAPAGE {
-            (BASE_PAGE, pages.saturating_mul(stride_bytes / BASE_PAGE))
+            (
+                BASE_PAGE,
+                pages.saturating_mul(stride_bytes.div_ceil(BASE_PAGE)),
+            )
         } else {
             (stride_bytes, pages)
         };
