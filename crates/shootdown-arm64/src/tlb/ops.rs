@@ -54,6 +54,11 @@ impl<P: Port> Tlb<P> {
         self
     }
 
+    /// The port.
+    pub const fn port(&self) -> &P {
+        &self.port
+    }
+
     /// The same TLBs on all CPUs; none where the machine's errata [forbid it](Errata::allows_broadcast).
     pub fn broadcast(&self) -> Option<Broadcast<'_, P>> {
         let allowed = self.errata.allows_broadcast();
@@ -64,6 +69,12 @@ impl<P: Port> Tlb<P> {
     #[inline]
     pub fn publish(&self) {
         self.port.dsb(Dsb::Stores);
+        self.port.isb();
+    }
+
+    /// This CPU executes nothing from here on that it fetched or translated before: ISB, for `Platform::synchronise_here`. Caches of instructions are the business of whoever changed them.
+    #[inline]
+    pub fn synchronise(&self) {
         self.port.isb();
     }
 

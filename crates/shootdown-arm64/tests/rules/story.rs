@@ -181,9 +181,9 @@ impl<'a> Kernel<'a> {
                     index: 0,
                 }
                 .address();
-                // One large page stands for all that it covers; else one page of each table's.
+                // One large page stands for all that it covers; else all pages that the table translated.
                 let (stride_bytes, count) = match regions.len() {
-                    1 => (4096, 1 + random.below(3)),
+                    1 => (4096, PAGES),
                     _ => (1 << 30, 1),
                 };
                 let tables: Vec<_> = regions.clone().map(|r| self.unlink(cpu, root, r)).collect();
@@ -322,7 +322,6 @@ impl<'a> Kernel<'a> {
                 What::Whole => tlb.flush_all(),
             }
         }
-        let whole = matches!(what, What::Whole);
         for cpu in 0..CPUS {
             let loaded = self.loaded[cpu].map(|(tag, _)| tag);
             for tag in 0..TAGS {
@@ -333,7 +332,6 @@ impl<'a> Kernel<'a> {
                 }
             }
         }
-        let _ = whole;
     }
 
     fn broadcast(&self, cpu: usize, what: What, space: Option<usize>) {
