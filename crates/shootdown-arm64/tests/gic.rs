@@ -155,6 +155,13 @@ fn one_that_is_missing_keeps_no_other_from_its_interrupt() {
 }
 
 #[test]
+fn firmware_and_the_register_name_the_same_cpu() {
+    let register = Affinity::from_mpidr(0x12_c134_5678);
+    assert_eq!(register, Affinity::from_mpidr(0x12_0034_5678));
+    assert_eq!(register.as_u64(), 0x12_0034_5678);
+}
+
+#[test]
 fn maps_refuse_what_would_mislead() {
     let map = AffinityMap::<2>::new();
     assert_eq!(map.insert(0, mpidr(0, 0, 0, 0)), Ok(()));

@@ -310,12 +310,11 @@ impl Port for On<'_> {
         let mut memory = machine.memory.borrow_mut();
         let settled = match kind {
             Dsb::Own => memory.settle(cpu, |writer| writer == cpu),
+            // What this CPU has seen of others' stores is visible to all (the memory is multi-copy atomic), but only what orders loads orders it before what follows.
             Dsb::Full | Dsb::Stores => {
-                let everywhere = |other| memory.settle(other, |writer| writer == cpu);
-                let settled: Vec<_> = (0..CPUS).map(everywhere).collect();
-                // What this CPU has seen of others' stores: their walkers have it before anybody's load (the memory is multi-copy atomic), but only loads order it before what follows.
-                let observed = kind == Dsb::Full && memory.settle(cpu, |_| true);
-                settled[cpu] || observed
+                let is_meant = |writer| kind == Dsb::Full || writer == cpu;
+                let everywhere = (0..CPUS).map(|other| memory.settle(other, is_meant));
+                everywhere.collect::<Vec<_>>()[cpu]
             }
         };
         drop(memory);

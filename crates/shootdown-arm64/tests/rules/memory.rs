@@ -147,8 +147,13 @@ impl Memory {
     /// Walkers of `cpu` read nothing old any more of the stores for which `is_meant`. Whether there was any.
     pub fn settle(&mut self, cpu: usize, is_meant: impl Fn(usize) -> bool) -> bool {
         let mut settled = false;
-        for old in self.old.iter_mut().filter(|old| is_meant(old.writer)) {
-            settled |= std::mem::replace(&mut old.visible[cpu], false);
+        // Newest first: who sees a store sees nothing older of the same word (coherence).
+        let mut seen = Vec::new();
+        for old in self.old.iter_mut().rev() {
+            if is_meant(old.writer) || seen.contains(&old.word) {
+                seen.push(old.word);
+                settled |= std::mem::replace(&mut old.visible[cpu], false);
+            }
         }
         self.old.retain(|old| old.visible.contains(&true));
         settled

@@ -68,7 +68,15 @@ struct Kernel<'a> {
 }
 
 pub fn features(ranges: bool, wide: bool) -> Features {
+    core(0, ranges, wide)
+}
+
+/// Of a core that needs no second TLBI: Cortex-A72.
+const A72: u64 = 0x410f_d083;
+
+fn core(midr: u64, ranges: bool, wide: bool) -> Features {
     Features::of(IdRegisters {
+        midr,
         isar0: if ranges { 2 << 56 } else { 0 },
         mmfr0: if wide { 2 << 4 } else { 0 },
         ..IdRegisters::default()
@@ -99,8 +107,8 @@ fn global_tag(space: usize) -> usize {
 }
 
 impl<'a> Kernel<'a> {
-    fn new(machine: &'a Machine, ranges: bool) -> Self {
-        let tlbs = core::array::from_fn(|cpu| tlb(machine, cpu, features(ranges, true)));
+    fn new(machine: &'a Machine, midr: u64, ranges: bool) -> Self {
+        let tlbs = std::array::from_fn(|cpu| tlb(machine, cpu, core(midr, ranges, true)));
         for tlb in &tlbs {
             // SAFETY: emulated.
             unsafe { tlb.start() };
@@ -117,7 +125,9 @@ impl<'a> Kernel<'a> {
 
     fn step(&mut self, random: &mut Random) -> String {
         let (cpu, space) = (random.below(CPUS), random.below(SPACES));
-        let how = HOWS[random.below(HOWS.len())];
+        let how = (HOWS[random.below(HOWS.len())], random.below(2) == 0);
+        // Whoever changes the tables need not be who flushes: it has been told.
+        let writer = random.below(CPUS);
         let kind = random.below(12);
         let region = random.below(USER_REGIONS);
         let kernel = random.below(3) == 0;
@@ -129,7 +139,7 @@ impl<'a> Kernel<'a> {
         let first = random.below(PAGES);
         let count = 1 + random.below(PAGES - first);
         let said = format!(
-            "kind {kind} on {cpu}, space {owner:?}, region {region}, {count} from {first}, {how:?}"
+            "kind {kind} on {cpu} by {writer}, space {owner:?}, region {region}, {count} from {first}, {how:?}"
         );
         match kind {
             0..=2 => {
@@ -152,7 +162,7 @@ impl<'a> Kernel<'a> {
             7..=8 => {
                 let page = |index| Page { region, index };
                 for index in first..first + count {
-                    self.unmap(cpu, root, page(index));
+                    self.unmap(writer, root, page(index));
                 }
                 let what = match random.below(8) {
                     0 => What::Whole,
@@ -186,7 +196,10 @@ impl<'a> Kernel<'a> {
                     1 => (4096, PAGES),
                     _ => (1 << 30, 1),
                 };
-                let tables: Vec<_> = regions.clone().map(|r| self.unlink(cpu, root, r)).collect();
+                let tables: Vec<_> = regions
+                    .clone()
+                    .map(|r| self.unlink(writer, root, r))
+                    .collect();
                 let pages = Pages {
                     start,
                     stride_bytes,
@@ -281,12 +294,18 @@ impl<'a> Kernel<'a> {
     }
 
     /// Drops it on all CPUs that need it: where the space is loaded, or everywhere if it is the kernel's.
-    fn flush(&mut self, cpu: usize, owner: Option<usize>, what: What, how: How) {
+    fn flush(
+        &mut self,
+        cpu: usize,
+        owner: Option<usize>,
+        what: What,
+        (how, meanwhile): (How, bool),
+    ) {
         let needs = |cpu: usize| match (owner, self.loaded[cpu]) {
             (None, _) => true,
             (Some(space), loaded) => loaded.is_some_and(|(_, other)| other == space),
         };
-        let needs: [bool; CPUS] = core::array::from_fn(needs);
+        let needs: [bool; CPUS] = std::array::from_fn(needs);
         let here = || needs[cpu].then_some(cpu);
         let there = (0..CPUS).filter(|&other| other != cpu && needs[other]);
         let global = owner.filter(|&space| {
@@ -303,11 +322,11 @@ impl<'a> Kernel<'a> {
                 self.flush_each(&order, owner, what);
             }
             (How::GlobalTag, Some(space)) => {
-                self.broadcast(cpu, what, Some(space));
+                self.broadcast(cpu, what, Some(space), meanwhile);
                 self.distrust(owner, |tag| tag == global_tag(space));
             }
             (How::Broadcast | How::GlobalTag, _) => {
-                self.broadcast(cpu, what, None);
+                self.broadcast(cpu, what, None, meanwhile);
                 // Under every tag; what is widened drops more.
             }
         }
@@ -334,7 +353,7 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    fn broadcast(&self, cpu: usize, what: What, space: Option<usize>) {
+    fn broadcast(&self, cpu: usize, what: What, space: Option<usize>, meanwhile: bool) {
         let tlb = &self.tlbs[cpu];
         let tag = space.map(|space| asid(global_tag(space)));
         let broadcast = tlb.broadcast().expect("no erratum");
@@ -343,8 +362,10 @@ impl<'a> Kernel<'a> {
             (What::Whole, Some(tag)) => broadcast.begin_tag(tag),
             (What::Whole, None) => broadcast.begin_all(),
         }
-        // As the engine does: it flushes this CPU while the others are flushed.
-        tlb.flush_space();
+        if meanwhile {
+            // As the engine does: it flushes this CPU while the others are flushed.
+            tlb.flush_space();
+        }
         broadcast.finish();
     }
 
@@ -403,10 +424,12 @@ impl<'a> Kernel<'a> {
 
 #[test]
 fn no_translation_contradicts_the_page_tables() {
-    for seed in 1..=600u64 {
+    for seed in 1..=300u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let machine = Machine::new(true, true);
-        let mut kernel = Kernel::new(&machine, seed % 2 == 0);
+        let repeats = seed % 3 != 0;
+        let machine = Machine::new(true, repeats);
+        let midr = if repeats { 0 } else { A72 };
+        let mut kernel = Kernel::new(&machine, midr, seed % 2 == 0);
         let mut story = Vec::new();
         for _ in 0..40 {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
