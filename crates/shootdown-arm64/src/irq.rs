@@ -39,7 +39,7 @@ pub trait Port {
     ///
     /// 1. `before` is what the matching `save` returned on this CPU, or nothing that runs on this CPU relies on interrupts being masked.
     unsafe fn restore(&self, before: IrqState);
-    /// Waits for an interrupt, also for one that is masked: WFI wakes up for it and does not take it (DDI 0487, D1.7, "Wait for Interrupt"). So an idle loop masks interrupts,
+    /// Waits for an interrupt, also for one that is masked: WFI wakes up for it and does not take it (DDI 0487, "Wait for Interrupt"). So an idle loop masks interrupts,
     /// looks for work, waits, and unmasks. It may return without an interrupt. A DSB before it completes what this CPU has stored.
     fn wait(&self);
 }

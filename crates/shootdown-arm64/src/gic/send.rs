@@ -57,7 +57,7 @@ impl<P: Port> Gic3<P> {
         targets: impl Iterator<Item = usize>,
         sgi: Sgi,
     ) -> Result<(), SendError> {
-        // A write of a system register is not ordered behind stores by anything less (Arm IHI 0069, 12.1.6; Linux: `gic_ipi_send_mask`).
+        // A write of a system register is not ordered behind stores by anything less (Linux: `gic_ipi_send_mask`).
         self.port.fence();
         let sent = writes(map, self.selector, targets, sgi, |value| {
             // SAFETY: 1. duty 2 of `new`.

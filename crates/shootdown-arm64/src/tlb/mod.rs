@@ -13,7 +13,7 @@
 //!
 //! # Barriers
 //!
-//! * **DSB ISH before.** Walkers see a store to page tables once a DSB has completed (D8.2.6, "Ordering of memory accesses from translation table walks"). Stores of this CPU would need DSB ISHST. But a CPU
+//! * **DSB ISH before.** Walkers see a store to page tables once a DSB has completed (D8.2, "Ordering of memory accesses from translation table walks"). Stores of this CPU would need DSB ISHST. But a CPU
 //!   flushes for changes of *others*, too, which it has learnt of by a load; ISHST orders no loads (B2.6.9), so that TLBI and new walk could come before it. Hence ISH.
 //! * **DSB NSH behind**, ISH for a broadcast: a TLBI is complete only when a DSB is, of the CPU that executed it (D8.17.8); then no access by what was dropped is under way.
 //! * **ISB last**: this CPU's own later instructions use the old translation until a context synchronisation event (D8.17.8).

@@ -140,7 +140,7 @@ fn the_width_of_tags_is_what_the_processor_takes() {
     ] {
         for tcr in [0, TCR_A1, TCR_A1 | 0x19] {
             let machine = Machine::new(wide, false);
-            machine.leave(0, tcr);
+            machine.leave(0, tcr, root_address(0));
             let tlb = tlb(&machine, 0, features(false, claims));
             // SAFETY: emulated.
             assert_eq!(unsafe { tlb.start() }, bits);
@@ -155,12 +155,9 @@ fn the_width_of_tags_is_what_the_processor_takes() {
 #[test]
 fn starting_leaves_nothing_cached() {
     let machine = Machine::new(true, false);
-    machine.leave(0, TCR_A1 | TCR_AS);
-    // SAFETY: emulated.
-    unsafe { machine.on(0).write_ttbr0(root_address(1)) };
-    machine.on(0).isb();
-    let old = machine.usable(0);
-    assert!(old.iter().any(|cached| cached.page == PAGE));
+    // The tag is TTBR1_EL1's, 0.
+    machine.leave(0, TCR_A1 | TCR_AS, root_address(1) | 1 << 48);
+    assert!(is_cached(&machine, 0));
     let mut memory = machine.memory.borrow_mut();
     let table = memory.table(1, PAGE.region).unwrap();
     memory.store(0, Word::Leaf(table, PAGE.index), Value::Nothing);
@@ -168,4 +165,7 @@ fn starting_leaves_nothing_cached() {
     // SAFETY: emulated.
     unsafe { tlb(&machine, 0, features(false, true)).start() };
     assert!(!is_cached(&machine, 0));
+    let cpus = machine.cpus.borrow();
+    let mut tags = cpus[0].pages.keys().filter_map(|cached| cached.tag);
+    assert!(tags.all(|tag| tag == TAG.as_u16()));
 }

@@ -39,7 +39,8 @@ struct Pending {
 pub struct Cpu {
     /// TTBR0_EL1 as walkers may take it: until the ISB any of these, the last is what reads back.
     ttbr0: Vec<u64>,
-    tcr: u64,
+    /// TCR_EL1, likewise.
+    tcr: Vec<u64>,
     pub pages: BTreeMap<Cached, u64>,
     pub tables: BTreeMap<CachedTable, u64>,
     pending: Vec<Pending>,
@@ -72,7 +73,7 @@ impl Machine {
     pub fn new(wide: bool, repeats: bool) -> Self {
         let cpu = |_| Cpu {
             ttbr0: vec![root_address(0)],
-            tcr: if wide { TCR_AS } else { 0 },
+            tcr: vec![if wide { TCR_AS } else { 0 }],
             pages: BTreeMap::new(),
             tables: BTreeMap::new(),
             pending: Vec::new(),
@@ -98,7 +99,11 @@ impl Machine {
         self.speculate();
         let cpus = self.cpus.borrow();
         let this = &cpus[cpu];
-        assert_eq!(this.ttbr0.len(), 1, "a root without ISB");
+        assert_eq!(
+            (this.ttbr0.len(), this.tcr.len()),
+            (1, 1),
+            "a root without ISB"
+        );
         assert!(this.pending.is_empty(), "a TLBI without DSB");
         assert!(this.pipeline.is_empty(), "a TLBI without ISB");
         assert!(!this.unsynchronised, "a store without ISB");
@@ -119,8 +124,10 @@ impl Machine {
         let now = *self.now.borrow();
         let memory = self.memory.borrow();
         for (cpu, this) in self.cpus.borrow_mut().iter_mut().enumerate() {
-            for ttbr0 in this.ttbr0.clone() {
-                let tag = this.tag(ttbr0);
+            let roots = this.ttbr0.clone().into_iter();
+            let contexts = roots.flat_map(|ttbr0| this.tcr.iter().map(move |&tcr| (ttbr0, tcr)));
+            for (ttbr0, tcr) in contexts.collect::<Vec<_>>() {
+                let tag = tag_under(tcr, ttbr0);
                 let tops = (0..USER_REGIONS).map(|region| (root_at(ttbr0), region));
                 for (root, region) in tops.chain([(KERNEL_ROOT, KERNEL)]) {
                     for value in memory.walked(cpu, Word::Top(root, region)) {
@@ -181,20 +188,19 @@ impl Machine {
     }
 }
 
+fn tag_under(tcr: u64, ttbr0: u64) -> u16 {
+    assert_eq!(ttbr0 & 1, 0, "CnP");
+    match tcr & (TCR_A1 | TCR_AS) {
+        0 => (ttbr0 >> 48) as u16 & 0xff,
+        TCR_AS => (ttbr0 >> 48) as u16,
+        // TTBR1_EL1's is 0.
+        _ => 0,
+    }
+}
+
 impl Cpu {
     fn tag(&self, ttbr0: u64) -> u16 {
-        assert_eq!(ttbr0 & 1, 0, "CnP");
-        // TTBR1_EL1's is 0.
-        let tag = if self.tcr & TCR_A1 != 0 {
-            0
-        } else {
-            (ttbr0 >> 48) as u16
-        };
-        if self.tcr & TCR_AS == 0 {
-            tag & 0xff
-        } else {
-            tag
-        }
+        tag_under(*self.tcr.last().unwrap(), ttbr0)
     }
 
     fn cache_page(&mut self, new: Cached, now: u64) {
@@ -326,6 +332,7 @@ impl Port for On<'_> {
         self.machine.step();
         self.with(|this| {
             this.ttbr0.drain(..this.ttbr0.len() - 1);
+            this.tcr.drain(..this.tcr.len() - 1);
             this.pipeline.clear();
             this.unsynchronised = false;
         });
@@ -363,7 +370,7 @@ impl Port for On<'_> {
 
     fn read_tcr(&self) -> u64 {
         self.machine.step();
-        self.with(|this| this.tcr)
+        self.with(|this| *this.tcr.last().unwrap())
     }
 
     unsafe fn write_tcr(&self, value: u64) {
@@ -371,19 +378,20 @@ impl Port for On<'_> {
         let reserved = if self.machine.wide { 0 } else { TCR_AS };
         self.with(|this| {
             assert_eq!(
-                (value ^ this.tcr) & !(TCR_A1 | TCR_AS),
+                (value ^ this.tcr.last().unwrap()) & !(TCR_A1 | TCR_AS),
                 0,
                 "bits that are somebody else's"
             );
-            this.tcr = value & !reserved;
+            this.tcr.push(value & !reserved);
         });
         self.machine.step();
     }
 }
 
 impl Machine {
-    /// The state that a loader leaves: these bits of TCR_EL1, TTBR0_EL1.
-    pub fn leave(&self, cpu: usize, tcr: u64) {
-        self.cpus.borrow_mut()[cpu].tcr = tcr;
+    /// The state that a loader leaves.
+    pub fn leave(&self, cpu: usize, tcr: u64, ttbr0: u64) {
+        let this = &mut self.cpus.borrow_mut()[cpu];
+        (this.tcr, this.ttbr0) = (vec![tcr], vec![ttbr0]);
     }
 }
