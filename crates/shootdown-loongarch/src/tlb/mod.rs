@@ -9,7 +9,8 @@
 //!   pair".) Else a page that is said to be global is cached under each tag, and a flush under the loaded one leaves the others.
 //! * **Invalid pages are cached**: with their buddy, or alone. A page that becomes valid takes a flush here, and elsewhere the retry of the fault that comes of it
 //!   ([`Tlb::flush_faulted`]): for the kernel's accesses to the kernel's pages, too.
-//! * An address that is found twice, as a page and in a huge one, is undefined behaviour (5.4.1): a page's size changes by way of an empty entry that every CPU has flushed.
+//! * An address that is found twice, as a page and in a huge one, is undefined behaviour (5.4.1): a page's size changes by way of an empty entry that every CPU has flushed. **And where a huge page
+//!   takes the place of nothing**, the small invalid pages that nothing was cached as are flushed, too, on every CPU: the tag ([`Tlb::flush_space`]), or each small page. [`Pages`] of the huge size name one pair of them only.
 //! * Cached directory entries are nowhere mentioned. The crate assumes that, if a processor has them, they have a tag, and INVTLB drops with a page, a tag or
 //!   everything what leads there. Linux frees tables on the same assumption.
 //!

@@ -46,7 +46,7 @@ impl PageSize {
     }
 }
 
-/// Pages in a row.
+/// Pages in a row, of the smallest size that any of them had when it was cached. Where there was nothing, invalid pages of the base size may be cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pages {
     first: usize,

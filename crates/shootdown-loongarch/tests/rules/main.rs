@@ -12,10 +12,10 @@ mod tables;
 use random::Random;
 use story::{Config, Kernel, Step, all_steps};
 
-/// Every program of three steps.
+/// Every program of three steps, without tags and with two.
 #[test]
 fn short_programs_leave_nothing_stale() {
-    for config in Config::all() {
+    for config in Config::all().filter(|config| config.slots != 1 && config.bits != 1) {
         let steps = all_steps();
         for program in 0..steps.len().pow(3) {
             let processor = config.processor();
