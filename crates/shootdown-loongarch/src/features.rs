@@ -1,7 +1,7 @@
 //! What the processor has: the words of CPUCFG.
 //!
-//! Source of each bit: reference manual vol. 1, 2.2.10.5 "CPUCFG", table "The configuration information accessible by the CPUCFG instruction", cited as word.field[bits]. Errata of
-//! translation are not published by Loongson, nor known to Linux (arch/loongarch/kernel/cpu-probe.c has none); so there is no list of them here.
+//! Source of each bit: reference manual vol. 1, 2.2.10.5 "CPUCFG", table "The configuration information accessible by the CPUCFG instruction", cited as `word.field[bits]`. No errata
+//! of translation were found published, so there is no list of them here.
 
 /// The words 0 to 3 of CPUCFG.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,82 +63,82 @@ impl Features {
         self.words[0]
     }
 
-    /// Whether it is LA64: 1.ARCH[1:0] is 2. This crate is for no other.
+    /// Whether it is LA64: `1.ARCH[1:0]` is 2. This crate is for no other.
     pub const fn is_la64(&self) -> bool {
         self.bits(1, 0, 2) == 2
     }
 
-    /// Whether it translates by page tables: 1.PGMMU[2].
+    /// Whether it translates by page tables: `1.PGMMU[2]`.
     pub const fn has_page_mapping(&self) -> bool {
         self.bit(1, 2)
     }
 
-    /// Whether it has IOCSRs, and with them [interrupts](crate::ipi) for other CPUs: 1.IOCSR[3].
+    /// Whether it has IOCSRs, and with them [interrupts](crate::ipi) for other CPUs: `1.IOCSR[3]`.
     pub const fn has_iocsr(&self) -> bool {
         self.bit(1, 3)
     }
 
-    /// Bits of a physical address: 1.PALEN[11:4] and 1.
+    /// Bits of a physical address: `1.PALEN[11:4]` and 1.
     pub const fn physical_bits(&self) -> u32 {
         self.bits(1, 4, 8) + 1
     }
 
-    /// Bits of a virtual address: 1.VALEN[19:12] and 1. The highest of them chooses between CSR.PGDL and CSR.PGDH.
+    /// Bits of a virtual address: `1.VALEN[19:12]` and 1. The highest of them chooses between CSR.PGDL and CSR.PGDH.
     pub const fn virtual_bits(&self) -> u32 {
         self.bits(1, 12, 8) + 1
     }
 
-    /// Whether entries can forbid loads (NR): 1.RI[21].
+    /// Whether entries can forbid loads (NR): `1.RI[21]`.
     pub const fn has_no_read(&self) -> bool {
         self.bit(1, 21)
     }
 
-    /// Whether entries can forbid fetches (NX): 1.EP[22].
+    /// Whether entries can forbid fetches (NX): `1.EP[22]`.
     pub const fn has_no_execute(&self) -> bool {
         self.bit(1, 22)
     }
 
-    /// Whether directory entries can map huge pages: 1.HP[24].
+    /// Whether directory entries can map huge pages: `1.HP[24]`.
     pub const fn has_huge_pages(&self) -> bool {
         self.bit(1, 24)
     }
 
-    /// Whether it runs guests: 2.LVZ[10]. INVTLB means the guest's own or the host's entries then, by CSRs that this crate does not touch.
+    /// Whether it runs guests: `2.LVZ[10]`. INVTLB means the guest's own or the host's entries then, by CSRs that this crate does not touch.
     pub const fn has_guests(&self) -> bool {
         self.bit(2, 10)
     }
 
-    /// Whether there are LDDIR and LDPTE for `refill`: 2.LSPW[21].
+    /// Whether there are LDDIR and LDPTE for `refill`: `2.LSPW[21]`.
     pub const fn has_walk_instructions(&self) -> bool {
         self.bit(2, 21)
     }
 
-    /// Whether it can walk by itself: 2.HPTW[24] (in the manual from version 1.10 on; the 3A6000). Then refills are not seen, and `refill::count` counts none.
+    /// Whether it can walk by itself: `2.HPTW[24]` (in the manual from version 1.10 on; the 3A6000). Then refills are not seen, and `refill::count` counts none.
     pub const fn has_hardware_walk(&self) -> bool {
         self.bit(2, 24)
     }
 
-    /// Whether it keeps the TLB of fetches as the other one: 3.ITLBTHMC[6]. Where it does not, the manual names no instruction that a host could do it with; Linux does not look.
+    /// Whether it keeps the TLB of fetches as the other one: `3.ITLBTHMC[6]`. Where it does not, the manual names no instruction that a host could do it with; Linux does not look.
     pub const fn keeps_fetch_tlb(&self) -> bool {
         self.bit(3, 6)
     }
 
-    /// Whether fetches see stores without more than `IBAR 0`: 3.ICHMC[7].
+    /// Whether fetches see stores without more than `IBAR 0`: `3.ICHMC[7]`.
     pub const fn keeps_fetch_cache(&self) -> bool {
         self.bit(3, 7)
     }
 
-    /// How many levels of directories LDDIR knows: 3.SPW_LVL[10:8].
+    /// How many levels of directories LDDIR knows: `3.SPW_LVL[10:8]`.
     pub const fn walk_levels(&self) -> u32 {
         self.bits(3, 8, 3)
     }
 
-    /// Whether LDPTE fills a huge page as its halves: 3.SPW_HP_HF[11]. All known processors do.
+    /// Whether LDPTE fills a huge page as its halves: `3.SPW_HP_HF[11]`.
     pub const fn halves_huge_pages(&self) -> bool {
         self.bit(3, 11)
     }
 
-    /// Whether DBAR has weaker forms than 0: 3.DBAR_hints[17]. Nothing here uses them: a walk is ordered by none of them, as far as the manual says.
+    /// Whether DBAR has weaker forms than 0: `3.DBAR_hints[17]`. Nothing here uses them: a walk is ordered by none of them, as far as the manual says.
     pub const fn has_weaker_barriers(&self) -> bool {
         self.bit(3, 17)
     }

@@ -43,7 +43,7 @@
 //!     CoreId::new(cpu.as_u32() as u16).expect("no more than 64")
 //! }
 //!
-//! /// In the handler of ESTAT.IS[12]: acknowledged before the engine looks (contract 6).
+//! /// In the handler of ESTAT.IS bit 12: acknowledged before the engine looks (contract 6).
 //! fn on_ipi<I: ipi::Port + Sync, T: tlb::Port + Sync>(
 //!     machine: &Machine<I, T>,
 //!     engine: impl FnOnce(),
@@ -118,7 +118,7 @@
 //! # Manuals
 //!
 //! "Reference manual vol. 1" is Loongson's *LoongArch Reference Manual, Volume 1: Basic Architecture*, by the numbers and titles of the sections in versions 1.00 to 1.10. It says nothing of how
-//! stores to page tables are ordered before walks; the crate has `DBAR 0`, which waits until they are complete, as Linux does (`local_flush_tlb_*` behind its barriers).
+//! stores to page tables are ordered before walks; the crate has `DBAR 0`, which waits until they are complete, and is stronger than what Linux has (`DBAR 0b11000` in `set_pte`, for global pages).
 #![no_std]
 #![warn(missing_docs)]
 

@@ -1,10 +1,10 @@
 //! A handler for TLB refills in software that counts them. On LoongArch only.
 //!
 //! It is as short as one can be: LDDIR for each directory, LDPTE for the even and the odd page, TLBFILL (reference manual vol. 1, 4.2.5 "Software Page Walking Instructions", 4.2.4.4 "TLBFILL"; 6.2.4
-//! "Hardware Exception Handling of TLB Refill Exception"). It keeps its one register in CSR.TLBRSAVE, and the count of this CPU in CSR.SAVE7, which the kernel uses for nothing else (PRCFG1.SAVENum is 8 or
-//! more on all known processors; 7.4.13). So it touches no memory but the tables, and no stack.
+//! "Hardware Exception Handling of TLB Refill Exception"). It keeps its one register in CSR.TLBRSAVE, and the count of this CPU in CSR.SAVE7, which the kernel uses for nothing else (PRCFG1.SAVENum is at least
+//! 8, as QEMU has it; 7.4.13). So it touches no memory but the tables, and no stack.
 //!
-//! Where the processor [walks by itself](crate::Features::has_hardware_walk) and [may](crate::walk::Walk::pwch), no refill comes here. QEMU 10 does not walk: there the count is that of the misses.
+//! Where the processor [walks by itself](crate::Features::has_hardware_walk) and [may](crate::walk::Walk::pwch), no refill comes here. QEMU 10.0 does not walk: there the count is that of the misses.
 
 use core::arch::{asm, global_asm};
 
@@ -65,7 +65,7 @@ pub fn handler(levels: Levels) -> *const () {
 /// # Safety
 ///
 /// 1. PLV 0, interrupts off.
-/// 2. It is that of [`handler`] for the tables that [`Walk::apply`](crate::walk::Walk::apply) was told of, and CSR.SAVE7 is used for nothing else.
+/// 2. It is that of [`handler`] for the tables that [`Walk::apply`](crate::walk::Walk::apply) was told of, there is a CSR.SAVE7, and it is used for nothing else.
 pub unsafe fn install(handler: u64) {
     // SAFETY: duties 1 and 2 are the caller's.
     unsafe {

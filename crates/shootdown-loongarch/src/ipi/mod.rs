@@ -1,7 +1,7 @@
 //! Interrupts for other CPUs, and starting them.
 //!
 //! Registers: Loongson 3A5000/3B5000 processor reference manual, "Inter-Processor Interrupts and Communication". Each CPU has 32 vectors, one bit each, which are all the one
-//! interrupt CSR.ESTAT.IS[12] (LoongArch reference manual vol. 1, 7.4.6 "Exception Status"), enabled by CSR.ECFG.LIE[12] (7.4.5). A write interrupts one CPU; there is no multicast.
+//! interrupt CSR.ESTAT.IS bit 12 (LoongArch reference manual vol. 1, 7.4.6 "Exception Status"), enabled by CSR.ECFG.LIE bit 12 (7.4.5). A write interrupts one CPU; there is no multicast.
 //!
 //! * Stores to memory are not ordered before writes of IOCSRs by themselves: hence a `DBAR 0` in front, once for any number of them.
 //! * Bit 31 of IPI_Send waits "for the interrupt to take effect". It stays clear: two CPUs that send to each other with interrupts off would wait for ever.
@@ -75,7 +75,7 @@ impl<P: Port> Ipi<P> {
     }
 
     /// Lets these [vectors](Vector::mask) interrupt this CPU, and no others; what was pending before is forgotten. Call it on each CPU before it comes online, with interrupts
-    /// off; the host sets ECFG.LIE[12] itself.
+    /// off; the host sets ECFG.LIE bit 12 itself.
     pub fn enable(&self, vectors: u32) {
         // SAFETY: 1. nothing is sent.
         unsafe { self.port.write32(Register::Clear, u32::MAX) };
@@ -100,7 +100,7 @@ impl<P: Port> Ipi<P> {
         }
     }
 
-    /// For the handler of ESTAT.IS[12], first of all: takes what is pending, and returns it as [masks](Vector::mask). What was written before any of these was sent is visible to
+    /// For the handler of ESTAT.IS bit 12, first of all: takes what is pending, and returns it as [masks](Vector::mask). What was written before any of these was sent is visible to
     /// what follows; what is sent from now on interrupts again.
     ///
     /// Zero if nothing was: the interrupt came of vectors that were taken already.

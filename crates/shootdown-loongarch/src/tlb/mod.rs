@@ -28,8 +28,10 @@
 //! 5. INVTLB of the new tag if its entries are to be [dropped](TagEntries::Drop), whether it was loaded before or not: nothing fills it now.
 //! 6. ASID := the new tag.
 //!
+//! Two hits under the reserved tag cannot be ruled out where the roots have pages of different sizes at one address; but in between nothing is accessed there.
+//!
 //! An empty table instead of the reserved tag would do for tables of one page size only: what is filled from it are invalid pages of the base size, which stay in the way of a
-//! huge one. The processors' manual says nothing of an order; Linux (`atomic_update_pgd_asid`) writes PGDL, then ASID, and accepts what is filled between.
+//! huge one. The manual says nothing of an order; Linux (`atomic_update_pgd_asid`) writes PGDL, then ASID, and accepts what is filled between.
 //!
 //! Where there are no tags PGDL is written first, and everything that is not global is dropped behind it; until then the CPU counts as one that walks the tables of both roots.
 
