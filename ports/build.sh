@@ -11,22 +11,21 @@ missing() {
 }
 
 command -v rustup >/dev/null 2>&1 || missing rustup "install it from https://rustup.rs"
-build=(cargo build --quiet --release -p shootdown-ports)
 case $arch in
 riscv64) target=riscv64gc-unknown-none-elf ;;
 aarch64) target=aarch64-unknown-none-softfloat ;;
-loongarch64)
-    target=loongarch64-unknown-none-softfloat
-    # No library is distributed for it.
-    rustup component list --installed | grep -q '^rust-src' || missing rust-src "rustup component add rust-src"
-    export RUSTC_BOOTSTRAP=1
-    build+=(-Zbuild-std=core)
-    ;;
+loongarch64) target=loongarch64-unknown-none-softfloat ;;
 *)
     echo "$arch? riscv64, aarch64 or loongarch64" >&2
     exit 2
     ;;
 esac
-[ "$arch" = loongarch64 ] || rustup target list --installed | grep -q "^$target\$" || missing "$target" "rustup target add $target"
-"${build[@]}" --target "$target"
+build=(cargo build --quiet --release -p shootdown-ports --target "$target")
+if ! rustup target list --installed | grep -q "^$target\$"; then
+    # Some mirrors have no library for the target; the compiler builds its own then.
+    rustup component list --installed | grep -q '^rust-src' || missing "$target" "rustup target add $target, or rustup component add rust-src"
+    export RUSTC_BOOTSTRAP=1
+    build+=(-Zbuild-std=core)
+fi
+"${build[@]}"
 cp "${CARGO_TARGET_DIR:-target}/$target/release/shootdown-ports" "$image"

@@ -33,5 +33,6 @@ pub fn print(text: fmt::Arguments<'_>) {
     // A serial port has no errors.
     let _ = Serial.write_fmt(text);
     IS_TAKEN.store(false, Ordering::Release);
-    arch::irq_restore(irqs);
+    // SAFETY: 1. of the `irq_save` above.
+    unsafe { arch::irq_restore(irqs) };
 }

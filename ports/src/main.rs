@@ -13,34 +13,57 @@ mod memory;
 mod options;
 mod pingpong;
 mod platform;
+mod shoot;
 mod tables;
 mod torture;
 
 use core::panic::PanicInfo;
 
+use cpus::AtBoot;
 use options::Options;
+
+static OPTIONS: AtBoot<Options> = AtBoot::new();
+
+/// What there is to be done: its name, what the boot CPU does, and what every other CPU does whenever it has come online.
+const WORKS: [(&str, fn(&Options) -> bool, fn() -> !); 3] = [
+    ("torture", torture::lead, torture::follow),
+    ("shoot", shoot::lead, shoot::follow),
+    ("pingpong", pingpong::run, wait_for_ever),
+];
 
 /// The boot CPU, with its stack, before any other is started.
 fn boot() -> ! {
-    let options = Options::read();
+    OPTIONS.set_once(Options::read);
+    let options = OPTIONS.get();
+    let Some((_, lead, _)) = WORKS.iter().find(|(name, ..)| *name == options.work()) else {
+        console::say!("ports: work={} is not known", options.work());
+        end(false);
+    };
+    if options.get("remote").is_some() && !platform::flush_remotely() {
+        console::say!(
+            "ports: {} flushes no other CPU without an interrupt",
+            arch::NAME
+        );
+        end(false);
+    }
     memory::prepare();
     platform::attach();
     cpus::start_all(options.number("cpus", 1) as usize);
     console::say!("ports: {} cpus={}", arch::NAME, cpus::count());
-    let is_well = match options.work() {
-        "torture" => torture::lead(&options),
-        "pingpong" => pingpong::run(&options),
-        work => {
-            console::say!("ports: work={work} is not known: torture, pingpong");
-            false
-        }
-    };
-    end(is_well)
+    end(lead(options))
 }
 
 /// Every other CPU, when it is online.
 fn work() -> ! {
-    torture::follow()
+    let options = OPTIONS.get();
+    let known = WORKS.iter().find(|(name, ..)| *name == options.work());
+    known.map_or(wait_for_ever as fn() -> !, |(.., follow)| *follow)()
+}
+
+fn wait_for_ever() -> ! {
+    loop {
+        arch::wait_for_interrupt();
+    }
 }
 
 fn end(is_well: bool) -> ! {

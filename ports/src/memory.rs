@@ -1,14 +1,13 @@
 //! Spaces, frames and loads for the torture.
 
-use core::cell::OnceCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use shootdown::{AddressSpace, KernelRoot, PageSize, Root};
 use shootdown_torture::{Memory, Region};
 
-use crate::arch::{self, PAGE_BYTES};
-use crate::cpus::MAX_CPUS;
-use crate::platform::{Cpus, SHOOTDOWN};
+use crate::arch;
+use crate::cpus::{AtBoot, MAX_CPUS};
+use crate::platform::{self, Break, Cpus, SHOOTDOWN};
 use crate::tables::{self, Leaves, PAGES_PER_TABLE, TABLES_PER_REGION, Table};
 
 const SPACES: usize = 3;
@@ -17,10 +16,12 @@ const FRAMES: usize = shootdown_torture::FRAMES;
 /// Of roots: where the pages of spaces are, and those that all spaces share.
 const SPACE_TOP: usize = 64;
 const KERNEL_TOP: usize = 65;
-/// In the frame that freed tables lead to; no frame in use ever has it.
+/// In the frame that freed tables lead to, and in one that was given away; no frame in use ever has it.
 const FREED_TABLE: u64 = 0x0bad << 48;
-/// Of [`ENTERED`].
-const NOWHERE: usize = usize::MAX;
+/// Of a mistake.
+const DAWDLE_NS: u64 = 20_000;
+/// No space.
+pub const NOWHERE: usize = usize::MAX;
 
 /// Behind the roots of spaces that without a user part.
 static ROOTS: [Table; SPACES + 1] = [const { Table::new() }; SPACES + 1];
@@ -39,46 +40,38 @@ pub struct Spaces {
     kernel: Leaves,
 }
 
-struct Made(OnceCell<Spaces>);
-
-// SAFETY: the boot CPU writes it before it starts others.
-unsafe impl Sync for Made {}
-
-static SPACES_OF_MACHINE: Made = Made(OnceCell::new());
+static SPACES_OF_MACHINE: AtBoot<Spaces> = AtBoot::new();
 
 /// The machine's memory.
 pub fn spaces() -> &'static Spaces {
-    SPACES_OF_MACHINE.0.get().expect("prepared at boot")
+    SPACES_OF_MACHINE.get()
 }
 
 /// The root without a user part.
 pub fn kernel_root() -> KernelRoot {
     // SAFETY: 1. it maps the kernel. 2. it is a static. 3. it has no user part.
-    unsafe { KernelRoot::new(ROOTS[SPACES].address() as u64) }
+    unsafe { KernelRoot::new(ROOTS[SPACES].physical() as u64) }
 }
 
 /// Makes all tables, on the boot CPU.
 pub fn prepare() {
     let kernel = Leaves::new(KERNEL_TOP, &ABOVE[SPACES], true);
-    for root in &ROOTS {
-        arch::map_kernel(root);
-        root.set(KERNEL_TOP, arch::table(ABOVE[SPACES].address()));
-    }
+    ROOTS.iter().for_each(arch::map_kernel);
+    arch::share(&ROOTS, KERNEL_TOP, arch::table(ABOVE[SPACES].physical()));
     PAGES_OF_MEMORY[FRAMES]
         .word(0)
         .store(FREED_TABLE, Ordering::Relaxed);
     let space = |index: usize| {
-        ROOTS[index].set(SPACE_TOP, arch::table(ABOVE[index].address()));
+        ROOTS[index].set(SPACE_TOP, arch::table(ABOVE[index].physical()));
         // SAFETY: 1. it maps the kernel as all do. 2. it is a static. 3. each is asked for once. 4. it is no window root.
-        let root = unsafe { Root::new(ROOTS[index].address() as u64) };
+        let root = unsafe { Root::new(ROOTS[index].physical() as u64) };
         let leaves = Leaves::new(SPACE_TOP, &ABOVE[index], false);
         (AddressSpace::new(&SHOOTDOWN, root), leaves)
     };
-    let made = Spaces {
+    SPACES_OF_MACHINE.set_once(|| Spaces {
         spaces: core::array::from_fn(space),
         kernel,
-    };
-    assert!(SPACES_OF_MACHINE.0.set(made).is_ok(), "prepared twice");
+    });
 }
 
 impl Spaces {
@@ -100,6 +93,23 @@ impl Spaces {
             (None, None) => {}
         }
         LOADED[me].store(next.unwrap_or(NOWHERE), Ordering::Relaxed);
+    }
+}
+
+impl Spaces {
+    /// The frame that a page shows is somebody else's from now on.
+    fn give_away(&self, region: Region, page: usize) {
+        let shown = self.leaves(region).entry(page);
+        let frames = PAGES_OF_MEMORY[..FRAMES].iter();
+        let is_global = !matches!(region, Region::Space(_));
+        for frame in frames.filter(|frame| arch::leaf(frame.physical(), is_global) == shown) {
+            frame.word(0).store(FREED_TABLE, Ordering::Relaxed);
+            // The flush comes late enough for others to look.
+            let start_ns = arch::now_ns();
+            while arch::now_ns() - start_ns < DAWDLE_NS {
+                core::hint::spin_loop();
+            }
+        }
     }
 }
 
@@ -138,7 +148,10 @@ impl Memory<MAX_CPUS> for Spaces {
     }
 
     fn map(&self, region: Region, page: usize, frame: Option<usize>) {
-        let frame = frame.map(|frame| PAGES_OF_MEMORY[frame].address());
+        if platform::is_broken_by(Break::FreeEarly) {
+            self.give_away(region, page);
+        }
+        let frame = frame.map(|frame| PAGES_OF_MEMORY[frame].physical());
         self.leaves(region).map(page, frame);
     }
 
@@ -163,7 +176,8 @@ impl Memory<MAX_CPUS> for Spaces {
             _ => self.load_space(space),
         }
         ENTERED[me].store(space.unwrap_or(NOWHERE), Ordering::Relaxed);
-        arch::irq_restore(irqs);
+        // SAFETY: 1. of the `irq_save` above.
+        unsafe { arch::irq_restore(irqs) };
     }
 
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {
@@ -179,9 +193,6 @@ impl Memory<MAX_CPUS> for Spaces {
     }
 
     fn free_table(&self, table: usize) {
-        tables::give(table, arch::leaf(PAGES_OF_MEMORY[FRAMES].address(), false));
+        tables::give(table, arch::leaf(PAGES_OF_MEMORY[FRAMES].physical(), false));
     }
 }
-
-/// The bytes that a page has, for what reads the source.
-const _: () = assert!(PAGE_BYTES.is_power_of_two());

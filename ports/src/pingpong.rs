@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> bool {
         SHOOTDOWN.set_policy(policy);
         let spaces: [AddressSpace<Cpus>; SPACES] = core::array::from_fn(|index| {
             // SAFETY: 1. it maps the kernel as all do. 2. it is a static. 3. the space of before is gone. 4. it is no window root.
-            let root = unsafe { Root::new(ROOTS[index].address() as u64) };
+            let root = unsafe { Root::new(ROOTS[index].physical() as u64) };
             AddressSpace::new(&SHOOTDOWN, root)
         });
         let irqs = arch::irq_save();
@@ -73,7 +73,8 @@ pub fn run(options: &Options) -> bool {
         if let Some(last) = before {
             SHOOTDOWN.switch_away(last, memory::kernel_root());
         }
-        arch::irq_restore(irqs);
+        // SAFETY: 1. of the `irq_save` above.
+        unsafe { arch::irq_restore(irqs) };
         drop(spaces);
         match arch::refills() {
             Some(_) => say!(
@@ -90,10 +91,10 @@ pub fn run(options: &Options) -> bool {
 fn prepare(index: usize) {
     FRAMES[index].word(0).store(index as u64, Ordering::Relaxed);
     arch::map_kernel(&ROOTS[index]);
-    ROOTS[index].set(TOP, arch::table(ABOVE[index].address()));
-    ABOVE[index].set(0, arch::table(LEAVES[index].address()));
+    ROOTS[index].set(TOP, arch::table(ABOVE[index].physical()));
+    ABOVE[index].set(0, arch::table(LEAVES[index].physical()));
     for page in 0..PAGES {
-        LEAVES[index].set(page, arch::leaf(FRAMES[index].address(), false));
+        LEAVES[index].set(page, arch::leaf(FRAMES[index].physical(), false));
     }
 }
 
@@ -108,7 +109,7 @@ fn turn(
     let (began_ns, began) = (arch::now_ns(), refills());
     SHOOTDOWN.switch_to(before, space);
     for page in 0..pages {
-        let address = arch::BASE + (TOP << TOP_SHIFT) + page * PAGE_BYTES;
+        let address = arch::SPACE_BASE + (TOP << TOP_SHIFT) + page * PAGE_BYTES;
         // SAFETY: the loaded space maps it.
         let word = unsafe { &*(address as *const AtomicU64) };
         if word.load(Ordering::Relaxed) != number as u64 {

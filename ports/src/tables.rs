@@ -25,9 +25,21 @@ impl Table {
         Self([const { AtomicU64::new(0) }; ENTRIES])
     }
 
-    /// Where it is in physical memory, which is where it is in the kernel's.
-    pub fn address(&self) -> usize {
-        (&raw const self.0).addr()
+    /// With these entries, for CPUs that walk them before they can run what makes tables.
+    #[allow(dead_code, reason = "not all architectures have such CPUs")]
+    pub const fn with<const N: usize>(entries: [(usize, u64); N]) -> Self {
+        let mut table = Self::new();
+        let mut at = 0;
+        while at < N {
+            table.0[entries[at].0] = AtomicU64::new(entries[at].1);
+            at += 1;
+        }
+        table
+    }
+
+    /// Where it is in physical memory.
+    pub fn physical(&self) -> usize {
+        arch::physical((&raw const self.0).addr())
     }
 
     /// The word of an entry.
@@ -71,7 +83,7 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Those that entry `top` of roots leads to by `above`. Once for each.
+    /// Those that entry `top` of the kernel's part or of a space's leads to by `above`. Once for each.
     ///
     /// # Panics
     /// When leaf tables run out.
@@ -80,11 +92,15 @@ impl Leaves {
             let name = take().expect("there are more leaf tables than regions have");
             (0..PAGES_PER_TABLE)
                 .for_each(|page| LEAF_TABLES[name].set(page, arch::empty(is_global)));
-            above.set(index, arch::table(LEAF_TABLES[name].address()));
+            above.set(index, arch::table(LEAF_TABLES[name].physical()));
             AtomicUsize::new(name)
         });
+        let base = match is_global {
+            true => arch::KERNEL_BASE,
+            false => arch::SPACE_BASE,
+        };
         Self {
-            base: arch::BASE + (top << TOP_SHIFT),
+            base: base + (top << TOP_SHIFT),
             is_global,
             above,
             names,
@@ -103,6 +119,12 @@ impl Leaves {
         LEAF_TABLES[self.table_of(page)].set(page % PAGES_PER_TABLE, entry);
     }
 
+    /// The entry of a page.
+    pub fn entry(&self, page: usize) -> u64 {
+        let table = &LEAF_TABLES[self.table_of(page)];
+        table.word(page % PAGES_PER_TABLE).load(Ordering::Relaxed)
+    }
+
     /// The name of the leaf table of a page, without a lock.
     pub fn table_of(&self, page: usize) -> usize {
         self.names[page / PAGES_PER_TABLE].load(Ordering::Relaxed)
@@ -117,7 +139,7 @@ impl Leaves {
         }
         let index = page / PAGES_PER_TABLE;
         self.above
-            .set(index, arch::table(LEAF_TABLES[new].address()));
+            .set(index, arch::table(LEAF_TABLES[new].physical()));
         self.names[index].store(new, Ordering::Relaxed);
         Some(old)
     }

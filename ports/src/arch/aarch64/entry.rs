@@ -2,8 +2,8 @@
 
 use core::arch::{asm, global_asm};
 
-use super::gic;
-use crate::cpus::STACK_BYTES;
+use super::{KERNEL_ROOT, MAIR, MMU_AND_CACHES, TCR, gic};
+use crate::cpus::{self, STACK_BYTES};
 
 global_asm!(
     r#"
@@ -13,6 +13,26 @@ _start:
     mov x0, #0
 .globl start_other
 start_other:
+    adrp x1, {root}
+    add x1, x1, :lo12:{root}
+    msr ttbr0_el1, x1
+    msr ttbr1_el1, x1
+    ldr x1, ={mair}
+    msr mair_el1, x1
+    ldr x1, ={tcr}
+    msr tcr_el1, x1
+    isb
+    tlbi vmalle1
+    dsb nsh
+    mrs x1, sctlr_el1
+    ldr x2, ={mmu}
+    orr x1, x1, x2
+    ldr x2, =high
+    msr sctlr_el1, x1
+    isb
+    br x2
+.ltorg
+high:
     adrp x1, STACKS
     add x1, x1, :lo12:STACKS
     add x2, x0, #1
@@ -73,8 +93,12 @@ probe_fault:
     mov x1, #0
     ret
 "#,
+    root = sym KERNEL_ROOT,
+    mair = const MAIR,
+    tcr = const TCR,
+    mmu = const MMU_AND_CACHES,
     shift = const STACK_BYTES.trailing_zeros(),
-    begin = sym super::begin,
+    begin = sym begin,
     on_trap = sym on_trap,
 );
 
@@ -99,6 +123,13 @@ const DATA_ABORT: usize = 0x25;
 /// Where another CPU begins; it has its number in x0.
 pub fn other() -> usize {
     start_other as *const () as usize
+}
+
+extern "C" fn begin(cpu: usize) -> ! {
+    match cpu {
+        0 => crate::boot(),
+        _ => cpus::begin(),
+    }
 }
 
 /// The word at an address, if it is mapped.

@@ -1,46 +1,53 @@
-//! AArch64 at EL1: tables of three levels in TTBR0, ASIDs, a GICv3, PSCI.
+//! AArch64 at EL1: tables of three levels with pages of 4 KiB, ASIDs, a GICv3, PSCI.
+//!
+//! The kernel is in the upper half, which TTBR1 translates: all memory and the devices are at [`MEMORY`]. Spaces have the lower half.
 
 mod entry;
 mod gic;
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
+use shootdown::remote::{FlushRequest, RemoteFlush, RemoteTargets};
 use shootdown::tags::{Asid, TagEntries};
-use shootdown::{FreedTables, LocalFlush, PageSize};
+use shootdown::{FlushRange, FreedTables, LocalFlush, PageSize};
+use shootdown_arm64::irq::{self, Port as _};
+use shootdown_arm64::tlb::{self, Depth, Dsb, Granule, Pages, Port as _};
+use shootdown_arm64::{AsidBits, Errata, Features, IdRegisters, Tlb};
 
-use crate::cpus;
+use crate::cpus::AtBoot;
 use crate::memory;
 use crate::tables::Table;
 
+pub use entry::probe;
 pub use gic::send_ipi;
+pub use shootdown_arm64::IrqState;
 
 /// Of the board.
 pub const NAME: &str = "aarch64";
+/// Where physical memory is.
+const MEMORY: usize = 0xffff_ff80_0000_0000;
 /// Behind the kernel, in 128 MiB.
-pub const OPTIONS: usize = 0x4600_0000;
+pub const OPTIONS: usize = MEMORY + 0x4600_0000;
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
 /// The same, as the engine has it.
 pub const PAGE_SIZE: PageSize = PageSize::SIZE_4K;
 /// With 39 bits of addresses: what a top-level entry translates.
 pub const TOP_SHIFT: usize = 30;
-/// Where the first top-level entry begins.
-pub const BASE: usize = 0;
-/// Interrupts are on.
-pub const IRQS_ON: usize = 1;
-/// DAIF.I.
-const MASKED: usize = 1 << 7;
-const ASID_SHIFT: u32 = 48;
-/// PSCI: CPU_ON, SYSTEM_OFF.
+/// Where the first top-level entry of spaces begins, and that of the kernel's part.
+pub const SPACE_BASE: usize = 0;
+pub const KERNEL_BASE: usize = MEMORY;
+/// PSCI: CPU_OFF, CPU_ON, SYSTEM_OFF.
+const CPU_OFF: usize = 0x8400_0002;
 const CPU_ON: usize = 0xc400_0003;
 const SYSTEM_OFF: usize = 0x8400_0008;
-const SERIAL: *mut u32 = 0x0900_0000 as *mut u32;
+const SERIAL: *mut u32 = (MEMORY + 0x0900_0000) as *mut u32;
 /// MAIR_EL1: attribute 0 is memory that is written back, 1 devices.
 const MAIR: u64 = 0xff;
 const DEVICE: u64 = 1 << 2;
-/// TCR_EL1: T0SZ = 25, walks of TTBR0 write back and are inner shareable, TTBR1 is not walked; IPS = 2; AS = 1.
-const TCR: u64 = 25 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23 | 2 << 32 | 1 << 36;
+/// TCR_EL1: T0SZ and T1SZ = 25, walks write back and are inner shareable, TG1 = 4 KiB; IPS = 2.
+const TCR: u64 =
+    25 | 1 << 8 | 1 << 10 | 3 << 12 | 25 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 2 << 32;
 /// SCTLR_EL1: M, C, I.
 const MMU_AND_CACHES: u64 = 1 << 0 | 1 << 2 | 1 << 12;
 /// Descriptors (DDI 0487, D8.3): valid; a table, or at the last level a page; inner shareable; accessed; not global; never executed.
@@ -50,9 +57,21 @@ const SHAREABLE: u64 = 3 << 8;
 const ACCESSED: u64 = 1 << 10;
 const NOT_GLOBAL: u64 = 1 << 11;
 const NO_EXECUTE: u64 = 3 << 53;
+const RAM: usize = 0x4000_0000;
+const NS_PER_S: u128 = 1_000_000_000;
 
-/// How many tags there are besides 0.
-static TAGS: AtomicUsize = AtomicUsize::new(0);
+// SAFETY: 1. EL1.
+const PORT: tlb::Hardware = unsafe { tlb::Hardware::new() };
+// SAFETY: 1. EL1.
+const IRQS: irq::Hardware = unsafe { irq::Hardware::new() };
+
+static TLB: AtBoot<Tlb<tlb::Hardware>> = AtBoot::new();
+static EMPTY: Table = Table::new();
+/// Devices and memory, for the upper half, and for the lower one until the CPU has come there.
+static KERNEL_ROOT: Table = Table::with([
+    (0, NO_EXECUTE | ACCESSED | DEVICE | VALID),
+    (RAM >> TOP_SHIFT, RAM as u64 | ACCESSED | SHAREABLE | VALID),
+]);
 
 fn psci(function: usize, arguments: [usize; 3]) -> isize {
     let result;
@@ -87,80 +106,92 @@ pub fn this_cpu() -> usize {
     cpu
 }
 
-/// Starts a CPU; false if there is none.
+/// Starts a CPU that is not running; false if it cannot be started, now or at all.
 pub fn start_cpu(cpu: usize) -> bool {
-    psci(CPU_ON, [gic::affinity(cpu), entry::other(), cpu]) == 0
+    let entry = physical(entry::other());
+    psci(CPU_ON, [gic::affinity(cpu).as_u64() as usize, entry, cpu]) == 0
 }
 
-/// Loads the kernel's root, turns the MMU on, and lets interrupts through.
+/// Gives this CPU back to the firmware, until it is started again. Interrupts are off.
+pub fn stop_cpu() -> ! {
+    psci(CPU_OFF, [0; 3]);
+    panic!("the firmware does not stop a CPU");
+}
+
+/// Loads the kernel's root, and lets interrupts through. Interrupts are off.
 pub fn prepare_cpu() {
-    // SAFETY: the root maps all memory where it is.
-    unsafe {
-        asm!("msr mair_el1, {}", "msr tcr_el1, {}", "isb", in(reg) MAIR, in(reg) TCR);
-        load_root(
-            memory::kernel_root().as_u64(),
-            Asid::UNTAGGED,
-            TagEntries::Drop,
-        );
-        asm!("tlbi vmalle1", "dsb nsh", "mrs {0}, sctlr_el1", "orr {0}, {0}, {1}", "msr sctlr_el1, {0}", "isb",
-            out(reg) _, in(reg) MMU_AND_CACHES);
-    }
-    let features: u64;
-    // SAFETY: it reads.
-    unsafe { asm!("mrs {}, id_aa64mmfr0_el1", out(reg) features) };
-    let has_16_bits = features >> 4 & 0xf == 2;
-    TAGS.store(if has_16_bits { 0xffff } else { 0xff }, Ordering::Relaxed);
+    TLB.set_once(|| {
+        // SAFETY: 1. EL1.
+        let features = Features::of(unsafe { IdRegisters::read() });
+        let empty = EMPTY.physical() as u64;
+        // SAFETY: 1. the CPUs are alike. 2. `TCR` says so, and DS is 0. 3. a static. 4. each comes by here.
+        unsafe { Tlb::new(PORT, &features, Errata::of(&features), Granule::Kib4, empty) }
+    });
+    let tlb = TLB.get();
+    // SAFETY: 1. interrupts are off. 2. the kernel is in the upper half, and CnP is 0.
+    let _: AsidBits = unsafe { tlb.start() };
+    // SAFETY: 1. as above. 2. and 3. it is a static, and the tag is 0. 4. nothing is kept.
+    unsafe { tlb.load_root(memory::kernel_root().as_u64()) };
     gic::prepare(this_cpu());
 }
 
 /// How many tags there are besides 0.
 pub fn tags() -> usize {
-    TAGS.load(Ordering::Relaxed)
+    // SAFETY: 1. EL1.
+    let features = Features::of(unsafe { IdRegisters::read() });
+    (1 << features.asid_bits().count()) - 1
 }
 
 /// Turns interrupts off; what they were.
 #[inline]
-pub fn irq_save() -> usize {
-    let daif: usize;
-    // SAFETY: the bit is ours.
-    unsafe { asm!("mrs {}, daif", "msr daifset, #2", out(reg) daif) };
-    usize::from(daif & MASKED == 0)
+pub fn irq_save() -> IrqState {
+    IRQS.save()
 }
 
-/// Turns them on, if they were.
+/// Undoes `irq_save`.
+///
+/// # Safety
+/// 1. As [`Platform::irq_restore`](shootdown::Platform::irq_restore).
 #[inline]
-pub fn irq_restore(before: usize) {
-    if before == IRQS_ON {
-        // SAFETY: as above.
-        unsafe { asm!("msr daifclr, #2") };
+pub unsafe fn irq_restore(before: IrqState) {
+    // SAFETY: 1. the caller's.
+    unsafe { IRQS.restore(before) };
+}
+
+/// Turns interrupts on.
+pub fn irq_enable() {
+    // SAFETY: nothing relies on their being off.
+    unsafe { asm!("msr daifclr, #2") };
+}
+
+/// Until an interrupt has come.
+pub fn wait_for_interrupt() {
+    IRQS.wait();
+}
+
+fn pages(range: FlushRange) -> Pages {
+    Pages {
+        start: range.start(),
+        stride_bytes: range.page_size().bytes(),
+        count: range.page_count(),
     }
 }
 
-/// Contract 3. By address of all ASIDs, global or not: leaf entries where no table was freed.
-pub fn flush(operation: LocalFlush) {
-    publish_tables();
-    match operation {
-        LocalFlush::Pages(range, freed) => {
-            for address in range.iter_pages() {
-                let page = (address >> 12) & ((1 << 44) - 1);
-                // SAFETY: it drops translations.
-                match freed {
-                    FreedTables::No => unsafe { asm!("tlbi vaale1, {}", in(reg) page) },
-                    FreedTables::Yes => unsafe { asm!("tlbi vaae1, {}", in(reg) page) },
-                }
-            }
-        }
-        LocalFlush::Space => {
-            let root: u64;
-            // SAFETY: as above.
-            unsafe { asm!("mrs {0}, ttbr0_el1", "tlbi aside1, {0}", out(reg) root) };
-            let _ = root;
-        }
-        // SAFETY: as above.
-        LocalFlush::All => unsafe { asm!("tlbi vmalle1") },
+fn depth(freed: FreedTables) -> Depth {
+    match freed {
+        FreedTables::No => Depth::Leaf,
+        FreedTables::Yes => Depth::Tables,
     }
-    // SAFETY: barriers: it is over, and what follows is translated anew.
-    unsafe { asm!("dsb nsh", "isb") };
+}
+
+/// Contract 3.
+pub fn flush(operation: LocalFlush) {
+    let tlb = TLB.get();
+    match operation {
+        LocalFlush::Pages(range, freed) => tlb.flush_pages(pages(range), depth(freed)),
+        LocalFlush::Space => tlb.flush_space(),
+        LocalFlush::All => tlb.flush_all(),
+    }
 }
 
 /// Contract 4.
@@ -168,33 +199,70 @@ pub fn flush(operation: LocalFlush) {
 /// # Safety
 /// 1. As [`Platform::load_tagged_root`](shootdown::Platform::load_tagged_root).
 pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
-    let tag = u64::from(asid.as_u16()) << ASID_SHIFT;
-    let drop_tag = || {
-        if entries == TagEntries::Drop {
-            // SAFETY: it drops translations.
-            unsafe { asm!("dsb nshst", "tlbi aside1, {}", "dsb nsh", "isb", in(reg) tag) };
-        }
+    let entries = match entries {
+        TagEntries::Keep => tlb::TagEntries::Keep,
+        TagEntries::Drop => tlb::TagEntries::Drop,
     };
-    drop_tag();
-    // SAFETY: as the caller promises.
-    unsafe { asm!("msr ttbr0_el1, {}", "isb", in(reg) root | tag) };
-    // What was loaded had the same tag, perhaps.
-    drop_tag();
+    let asid = tlb::Asid::new(asid.as_u16());
+    // SAFETY: 1. the engine's. 2. roots are statics, and the kernel is in the upper half. 3. there are no more slots than tags. 4. the engine says so.
+    unsafe { TLB.get().load_tagged_root(root, asid, entries) };
+}
+
+/// Whether other CPUs can be flushed without an interrupt.
+pub const FLUSHES_REMOTELY: bool = true;
+
+/// By broadcast, under all tags.
+pub fn flush_remote(_: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
+    let Some(broadcast) = TLB.get().broadcast() else {
+        return RemoteFlush::Done;
+    };
+    match request.ranges().any(|range| range == FlushRange::WHOLE) {
+        true => broadcast.begin_all(),
+        false => broadcast.begin(
+            None,
+            request.ranges().map(pages),
+            depth(request.freed_tables()),
+        ),
+    }
+    RemoteFlush::Unfinished
+}
+
+/// Waits for it.
+pub fn finish_remote(targets: &mut RemoteTargets<'_>) {
+    if let Some(broadcast) = TLB.get().broadcast() {
+        broadcast.finish();
+        targets.take_all();
+    }
+}
+
+fn ticks_per_s() -> u64 {
+    let per_s: u64;
+    // SAFETY: it reads.
+    unsafe { asm!("mrs {}, cntfrq_el0", out(reg) per_s) };
+    per_s
 }
 
 /// Nanoseconds since the board began.
 pub fn now_ns() -> u64 {
-    let (ticks, per_s): (u64, u64);
+    let ticks: u64;
     // SAFETY: it reads.
-    unsafe {
-        asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) per_s)
-    };
-    ticks / per_s * 1_000_000_000 + ticks % per_s * 1_000_000_000 / per_s
+    unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks) };
+    (u128::from(ticks) * NS_PER_S / u128::from(ticks_per_s())) as u64
 }
 
-/// The word at an address, if it is mapped.
-pub fn probe(address: usize) -> Option<u64> {
-    entry::probe(address)
+/// Has this CPU's timer interrupt it once.
+pub fn set_timer(after_ns: u64) {
+    let ticks = (u128::from(after_ns) * u128::from(ticks_per_s()) / NS_PER_S) as u64;
+    // SAFETY: the handler is there; CNTV_CTL_EL0: enabled, not masked.
+    unsafe {
+        asm!("msr cntv_tval_el0, {}", "msr cntv_ctl_el0, {}", "isb", in(reg) ticks, in(reg) 1_u64)
+    };
+}
+
+/// It interrupts no more until it is set.
+fn stop_timer() {
+    // SAFETY: it is ours.
+    unsafe { asm!("msr cntv_ctl_el0, xzr", "isb") };
 }
 
 /// How many translations this CPU has refilled, where software does that.
@@ -202,10 +270,9 @@ pub fn refills() -> Option<u64> {
     None
 }
 
-/// Until one is pending.
-pub fn wait_for_interrupt() {
-    // SAFETY: it waits.
-    unsafe { asm!("wfi") };
+/// Where a static is in physical memory.
+pub fn physical(address: usize) -> usize {
+    address - MEMORY
 }
 
 /// An entry that leads to a table.
@@ -226,21 +293,14 @@ pub fn empty(_: bool) -> u64 {
 
 /// Stores to tables are seen by walkers, this CPU's too.
 pub fn publish_tables() {
-    // SAFETY: barriers.
-    unsafe { asm!("dsb ishst", "isb") };
+    PORT.dsb(Dsb::Stores);
+    PORT.isb();
 }
 
-/// Devices and memory where they are.
-pub fn map_kernel(root: &Table) {
-    const RAM: usize = 0x4000_0000;
-    root.set(0, NO_EXECUTE | ACCESSED | DEVICE | VALID);
-    root.set(RAM >> TOP_SHIFT, RAM as u64 | ACCESSED | SHAREABLE | VALID);
-}
+/// TTBR1 translates it.
+pub fn map_kernel(_: &Table) {}
 
-/// Where a CPU begins, on its stack.
-extern "C" fn begin(cpu: usize) -> ! {
-    match cpu {
-        0 => crate::boot(),
-        _ => cpus::begin(),
-    }
+/// Has the top-level entry `top` of the kernel's part lead to what all share.
+pub fn share(_: &[Table], top: usize, entry: u64) {
+    KERNEL_ROOT.set(top, entry);
 }

@@ -1,23 +1,15 @@
 //! First instructions, refills and traps.
 
 use core::arch::global_asm;
-use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::read_csr;
-use crate::cpus::{MAX_CPUS, STACK_BYTES};
-use crate::platform::SHOOTDOWN;
+use shootdown_loongarch::irq;
 
-/// How many translations each CPU has refilled.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub struct Refills(AtomicU64);
+use super::{IPI, IPIS, SHOOTDOWN_VECTOR, TIMER, read_csr, write_csr};
+use crate::cpus::{self, STACK_BYTES};
+use crate::platform;
 
-/// The handler finds its own by KSAVE1.
-#[unsafe(no_mangle)]
-pub static REFILLS: [Refills; MAX_CPUS] = [const { Refills(AtomicU64::new(0)) }; MAX_CPUS];
-
-// Registers: CRMD 0x0, ECFG 0x4, ERA 0x6, PRMD 0x1, EENTRY 0xc, PGD 0x1b, CPUID 0x20, KSAVE1 and 2 0x31 and 0x32, TLBRENTRY 0x88, TLBRSAVE 0x8b, TLBRELO0 and 1 0x8c and
-// 0x8d, DMW0 0x180. In QEMU 7.2 all CPUs start here, and all but the first wait for mail (IOCSR 0x1020). Memory is translated from where it is by DMW0; CRMD.PG.
+// Registers: CRMD 0x0, PRMD 0x1, ECFG 0x4, ESTAT 0x5, ERA 0x6, BADV 0x7, EENTRY 0xc, CPUID 0x20, TICLR 0x44, DMW0 and 1 0x180 and 0x181. In QEMU 7.2 all CPUs start here, later only the first;
+// the others have mail (IOCSR 0x1020) before they go on. Until CRMD.PG is set the upper bits of addresses mean nothing.
 global_asm!(
     r#"
 .section .text.entry,"ax"
@@ -29,9 +21,17 @@ _start:
 1:  li.w $t1, 0x1020
     iocsrrd.w $t2, $t1
     beqz $t2, 1b
-2:  li.d $t1, 0x11
+2:  lu52i.d $t1, $zero, -0x800
+    ori $t1, $t1, 0x1
     csrwr $t1, 0x180
-    li.w $t1, 0xb0
+    lu52i.d $t1, $zero, -0x700
+    ori $t1, $t1, 0x11
+    csrwr $t1, 0x181
+    la.pcrel $t0, 3f
+    lu52i.d $t1, $zero, -0x700
+    or $t0, $t0, $t1
+    jr $t0
+3:  li.w $t1, 0xb0
     csrwr $t1, 0x0
     csrrd $a0, 0x20
     andi $a0, $a0, 0x3ff
@@ -40,39 +40,11 @@ _start:
     addi.d $t0, $a0, 1
     slli.d $t0, $t0, {shift}
     add.d $sp, $sp, $t0
-    slli.d $t0, $a0, 6
-    la.pcrel $t1, REFILLS
-    add.d $t0, $t0, $t1
-    csrwr $t0, 0x31
-    la.pcrel $t0, refill
-    csrwr $t0, 0x88
     la.pcrel $t0, trap
     csrwr $t0, 0xc
     li.w $t0, 0
     csrwr $t0, 0x4
     b {begin}
-.balign 4096
-refill:
-    csrwr $t0, 0x8b
-    csrwr $t1, 0x32
-    csrrd $t1, 0x31
-    ld.d $t0, $t1, 0
-    addi.d $t0, $t0, 1
-    st.d $t0, $t1, 0
-    csrrd $t0, 0x1b
-    lddir $t0, $t0, 3
-    beqz $t0, 1f
-    lddir $t0, $t0, 1
-    beqz $t0, 1f
-    ldpte $t0, 0
-    ldpte $t0, 1
-    b 2f
-1:  csrwr $zero, 0x8c
-    csrwr $zero, 0x8d
-2:  tlbfill
-    csrrd $t1, 0x32
-    csrrd $t0, 0x8b
-    ertn
 .balign 4096
 trap:
     addi.d $sp, $sp, -176
@@ -132,11 +104,12 @@ probe_fault:
     ret
 "#,
     shift = const STACK_BYTES.trailing_zeros(),
-    begin = sym super::begin,
+    begin = sym begin,
     on_trap = sym on_trap,
 );
 
 unsafe extern "C" {
+    fn _start() -> !;
     fn probe_word(address: usize) -> Probe;
     fn probe_fault();
 }
@@ -150,14 +123,23 @@ struct Probe {
 /// ESTAT.Ecode: an interrupt; an invalid page is loaded.
 const INTERRUPT: usize = 0;
 const INVALID_LOAD: usize = 1;
-/// ESTAT.IS: from another CPU.
-const IPI: usize = 1 << 12;
-/// IOCSR: interrupts from other CPUs that are no more pending.
-const IPI_CLEAR: usize = 0x100c;
 
-/// What the handler has counted.
-pub fn refills(cpu: usize) -> u64 {
-    REFILLS[cpu].0.load(Ordering::Relaxed)
+/// Where a CPU begins.
+pub fn start() -> usize {
+    _start as *const () as usize
+}
+
+/// Begins again, with mail. Interrupts are off.
+pub fn begin_again() -> ! {
+    // SAFETY: it uses nothing of what was before.
+    unsafe { _start() }
+}
+
+extern "C" fn begin(cpu: usize) -> ! {
+    match cpu {
+        0 => crate::boot(),
+        _ => cpus::begin(),
+    }
 }
 
 /// The word at an address, if it is mapped.
@@ -171,11 +153,16 @@ pub fn probe(address: usize) -> Option<u64> {
 extern "C" fn on_trap(at: usize) -> usize {
     let status = read_csr!(0x5);
     match status >> 16 & 0x3f {
-        INTERRUPT if status & IPI != 0 => {
-            // Before the engine looks: what comes later interrupts again.
-            super::write_iocsr(IPI_CLEAR, u32::MAX.into());
-            SHOOTDOWN.handle_ipi();
-            at
+        INTERRUPT => {
+            if status & IPIS != 0 && IPI.acknowledge() & SHOOTDOWN_VECTOR.mask() != 0 {
+                platform::on_ipi();
+            }
+            if status & TIMER != 0 {
+                // TICLR.
+                write_csr!(0x44, 1);
+                platform::on_timer();
+            }
+            irq::resume_address(at)
         }
         INVALID_LOAD if at == probe_word as *const () as usize => probe_fault as *const () as usize,
         _ => panic!("trap {status:#x} at {at:#x}, {:#x}", read_csr!(0x7)),

@@ -1,48 +1,67 @@
-//! LoongArch at privilege level 0: tables of three levels with pages of 16 KiB in the upper half, ASIDs, refills by software, which are counted; interrupts by IOCSR.
+//! LoongArch at privilege level 0: tables of three levels with pages of 16 KiB, ASIDs, refills by software, which are counted; interrupts and mail by IOCSR.
+//!
+//! Memory is at [`MEMORY`], devices are at [`DEVICES`]: windows, which are not translated. Spaces have the lower half, what the kernel translates is in the upper one.
 
 mod entry;
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
+use shootdown::remote::{FlushRequest, RemoteFlush, RemoteTargets};
 use shootdown::tags::{Asid, TagEntries};
-use shootdown::{LocalFlush, PageSize};
+use shootdown::{IpiRefused, LocalFlush, PageSize};
+use shootdown_loongarch::ipi::{Mailbox, Patience};
+use shootdown_loongarch::refill;
+use shootdown_loongarch::tlb::{self, AsidWidth, Pages};
+use shootdown_loongarch::walk::{Levels, Walk};
+use shootdown_loongarch::{CoreId, Ipi, Tlb, Vector, barrier, ipi, irq};
 
-use crate::cpus;
+use crate::cpus::{self, AtBoot};
 use crate::memory;
 use crate::tables::Table;
 
+pub use entry::probe;
+pub use shootdown_loongarch::IrqState;
+
 /// Of the board.
 pub const NAME: &str = "loongarch64";
+/// Windows: memory, and devices.
+const MEMORY: usize = 0x9000 << 48;
+const DEVICES: usize = 0x8000 << 48;
 /// Behind the kernel, in the lower 256 MiB.
-pub const OPTIONS: usize = 0x0a00_0000;
-/// Bytes of a page: QEMU 7.2 does not translate smaller ones well.
-pub const PAGE_BYTES: usize = 16 << 10;
+pub const OPTIONS: usize = MEMORY | 0x0a00_0000;
+/// QEMU 7.2 does not translate smaller pages well.
+const SIZE: tlb::PageSize = tlb::PageSize::SIZE_16K;
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = SIZE.bytes();
 /// The same, as the engine has it.
 pub const PAGE_SIZE: PageSize = PageSize::SIZE_16K;
 /// What a top-level entry translates.
 pub const TOP_SHIFT: usize = 36;
-/// The lower half is memory as it is (`DMW0`).
-pub const BASE: usize = 0xffff_8000_0000_0000;
-/// CRMD.IE.
-pub const IRQS_ON: usize = 1 << 2;
-const SERIAL: *mut u8 = 0x1fe0_01e0 as *mut u8;
-const POWER: *mut u8 = 0x100e_001c as *mut u8;
+/// Where the first top-level entry of spaces begins, and that of the kernel's part.
+pub const SPACE_BASE: usize = 0;
+pub const KERNEL_BASE: usize = 0xffff_8000_0000_0000;
+const SERIAL: *mut u8 = (DEVICES | 0x1fe0_01e0) as *mut u8;
+const POWER: *mut u8 = (DEVICES | 0x100e_001c) as *mut u8;
 const POWER_OFF: u8 = 0x34;
-/// IOCSR registers (Reference Manual vol. 1, 10.2 "Inter-processor interrupts"): enable, send an interrupt, send mail.
-const IPI_ENABLE: usize = 0x1004;
-const IPI_SEND: usize = 0x1040;
-const MAIL_SEND: usize = 0x1048;
-/// Wait until it is done.
-const BLOCKING: u64 = 1 << 31;
-/// ECFG: interrupts from other CPUs.
-const IPI: usize = 1 << 12;
-/// Entries: V, D, MAT = coherent, P, W; and G.
+/// ECFG and ESTAT: interrupts of the timer, and from other CPUs.
+const TIMER: usize = 1 << 11;
+const IPIS: usize = 1 << 12;
+/// Entries: V, D, MAT = coherent, P, W.
 const DATA: u64 = 0x193;
-const GLOBAL: u64 = 1 << 6;
+/// The board's clock has 100 MHz.
+const NS_PER_TICK: u64 = 10;
+const SHOOTDOWN_VECTOR: Vector = Vector::new(1).unwrap();
 
-/// How many tags there are besides 0.
-static TAGS: AtomicUsize = AtomicUsize::new(0);
+const WALK: Walk = Walk::new(SIZE, Levels::Three).unwrap();
+const _: () = assert!(WALK.address_bits() == 47 && TOP_SHIFT == 36);
+
+// SAFETY: 1. privilege level 0. 2. QEMU's board has them.
+const PORT: ipi::Hardware = unsafe { ipi::Hardware::new() };
+// SAFETY: 1. `on_trap` handles the vector.
+static IPI: Ipi<ipi::Hardware> = unsafe { Ipi::with_port(PORT) };
+static TLB: AtBoot<Tlb<tlb::Hardware>> = AtBoot::new();
+/// What the kernel translates, on all CPUs.
+static KERNEL_ROOT: Table = Table::new();
 
 /// Reads a control register.
 macro_rules! read_csr {
@@ -63,10 +82,10 @@ macro_rules! write_csr {
         unsafe { core::arch::asm!("csrwr {}, {}", inout(reg) value => _, const $number) };
     }};
 }
+use write_csr;
 
-fn write_iocsr(register: usize, value: u64) {
-    // SAFETY: registers of this CPU's for interrupts.
-    unsafe { asm!("iocsrwr.w {}, {}", in(reg) value, in(reg) register) };
+fn core(cpu: usize) -> CoreId {
+    CoreId::new(cpu as u16).expect("there are fewer CPUs")
 }
 
 /// Any context.
@@ -93,122 +112,156 @@ pub fn this_cpu() -> usize {
     cpu
 }
 
-/// Has a CPU go on that waits for mail.
+/// Has a CPU begin that waits for mail.
 pub fn start_cpu(cpu: usize) -> bool {
-    for half in [1, 0] {
-        let mail = 1 << 32 | BLOCKING | half << 2 | (cpu as u64) << 16;
-        // SAFETY: mail to a CPU that reads it as it starts.
-        unsafe { asm!("iocsrwr.d {}, {}", in(reg) mail, in(reg) MAIL_SEND) };
-    }
-    send_ipi(cpu);
-    true
+    const PATIENCE: Patience = Patience {
+        attempts: 1000,
+        looks: 10_000,
+    };
+    let entry = physical(entry::start()) as u64;
+    // SAFETY: 1. it may. 2. it waits for mail.
+    let started = unsafe { IPI.start_cpu(core(cpu), entry, PATIENCE, || cpus::is_online(cpu)) };
+    started.is_ok()
 }
 
-/// Loads the kernel's root, and lets interrupts through.
+/// Waits for mail as the firmware does, and begins again. Interrupts are off.
+pub fn stop_cpu() -> ! {
+    IPI.clear_mail(Mailbox::Zero);
+    while IPI.mail(Mailbox::Zero) == 0 {
+        core::hint::spin_loop();
+    }
+    entry::begin_again()
+}
+
+/// Loads the kernel's root, and lets interrupts through. Interrupts are off.
 pub fn prepare_cpu() {
-    // PWCL, PWCH: three levels of 11 bits, the top one as directory 3, whose base has the bits for it; STLBPS, TLBREHI and TLBIDX: the size of pages.
-    write_csr!(0x1c, 14 | 11 << 5 | 25 << 10 | 11 << 15);
-    write_csr!(0x1d, 36 | 11 << 6);
-    write_csr!(0x1e, 14);
-    write_csr!(0x8e, 14);
-    write_csr!(0x10, 14 << 24);
-    // SAFETY: nothing is cached of another.
-    unsafe {
-        load_root(
-            memory::kernel_root().as_u64(),
-            Asid::UNTAGGED,
-            TagEntries::Drop,
-        )
-    };
-    flush(LocalFlush::All);
-    let bits = read_csr!(0x18) >> 16 & 0xff;
-    TAGS.store((1 << bits) - 1, Ordering::Relaxed);
-    write_iocsr(IPI_ENABLE, u32::MAX.into());
-    write_csr!(0x4, IPI);
+    IPI.clear_mail(Mailbox::Zero);
+    // SAFETY: 1. privilege level 0.
+    let port = unsafe { tlb::Hardware::new() };
+    // PGDH.
+    write_csr!(0x1a, KERNEL_ROOT.physical());
+    // SAFETY: 1. all that is used is in a window. 2. spaces and the kernel have such tables. 3. software walks.
+    unsafe { WALK.apply(false) };
+    // SAFETY: 1. interrupts are off. 2. it is for these tables, and nothing else uses that register.
+    unsafe { refill::install(physical(refill::handler(Levels::Three).addr()) as u64) };
+    TLB.set_once(|| {
+        let width = Tlb::detect_width(&port);
+        // SAFETY: 1. all pages have this size; the CPUs are alike. 2. nobody else does, and each of them comes by here.
+        unsafe { Tlb::with_port(port, SIZE, width) }
+    });
+    TLB.get().start();
+    // SAFETY: 1. and 2. roots are statics, and the kernel is in a window.
+    unsafe { TLB.get().load_root(memory::kernel_root().as_u64()) };
+    IPI.enable(SHOOTDOWN_VECTOR.mask());
+    // ECFG.
+    write_csr!(0x4, TIMER | IPIS);
 }
 
 /// How many tags there are besides 0.
 pub fn tags() -> usize {
-    TAGS.load(Ordering::Relaxed)
+    let width: AsidWidth = TLB.get().width();
+    width.slots().into()
 }
 
 /// Turns interrupts off; what they were.
 #[inline]
-pub fn irq_save() -> usize {
-    let before: usize;
-    // SAFETY: the bit is ours.
-    unsafe { asm!("csrxchg {}, {}, 0", inout(reg) 0_usize => before, in(reg) IRQS_ON) };
-    before & IRQS_ON
+pub fn irq_save() -> IrqState {
+    irq::save()
 }
 
-/// Turns them on, if they were.
+/// Undoes `irq_save`.
+///
+/// # Safety
+/// 1. As [`Platform::irq_restore`](shootdown::Platform::irq_restore).
 #[inline]
-pub fn irq_restore(before: usize) {
-    // SAFETY: as above.
-    unsafe { asm!("csrxchg {}, {}, 0", inout(reg) before => _, in(reg) before) };
+pub unsafe fn irq_restore(before: IrqState) {
+    // SAFETY: 1. the caller's.
+    unsafe { irq::restore(before) };
 }
 
-/// Vector 0 of another CPU; stores before it are seen by the handler.
-pub fn send_ipi(cpu: usize) {
-    // SAFETY: a barrier.
-    unsafe { asm!("dbar 0") };
-    write_iocsr(IPI_SEND, BLOCKING | (cpu as u64) << 16);
+/// Turns interrupts on.
+pub fn irq_enable() {
+    // SAFETY: 1. nothing relies on their being off.
+    unsafe { irq::restore(IrqState::Enabled) };
 }
 
-/// Contract 3: op 6 drops both pages of a pair, global or of the tag; nothing caches tables.
+/// Until an interrupt has come. Interrupts are on.
+pub fn wait_for_interrupt() {
+    let before = irq_save();
+    // SAFETY: 1. `on_trap` does. 2. they were on.
+    unsafe { irq::wait() };
+    // SAFETY: 1. of the `irq_save` above.
+    unsafe { irq_restore(before) };
+}
+
+/// Contract 5.
+pub fn send_ipi(targets: &[u64]) -> Result<(), IpiRefused> {
+    let cpus = (0..cpus::MAX_CPUS).filter(|cpu| targets[0] >> cpu & 1 != 0);
+    IPI.send_many(cpus.map(core), SHOOTDOWN_VECTOR);
+    Ok(())
+}
+
+/// Contract 3.
 pub fn flush(operation: LocalFlush) {
-    publish_tables();
-    let tag = read_csr!(0x18) & 0x3ff;
+    let tlb = TLB.get();
     match operation {
         LocalFlush::Pages(range, _) => {
-            for address in range.iter_pages() {
-                // SAFETY: it drops translations.
-                unsafe { asm!("invtlb 6, {}, {}", in(reg) tag, in(reg) address) };
-            }
+            let shift = range.page_size().bytes().trailing_zeros();
+            let size = tlb::PageSize::from_shift(shift as u8).expect("a size of pages");
+            tlb.flush_pages(Pages::new(range.start(), size, range.page_count()));
         }
-        // SAFETY: as above.
-        LocalFlush::Space => unsafe { asm!("invtlb 4, {}, $zero", in(reg) tag) },
-        // SAFETY: as above.
-        LocalFlush::All => unsafe { asm!("invtlb 0, $zero, $zero") },
+        LocalFlush::Space => tlb.flush_space(),
+        LocalFlush::All => tlb.flush_all(),
     }
 }
 
-/// Contract 4. Interrupts are off, and the kernel's memory is not translated: nothing is refilled in between.
+/// Contract 4.
 ///
 /// # Safety
 /// 1. As [`Platform::load_tagged_root`](shootdown::Platform::load_tagged_root).
 pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
-    let tag = usize::from(asid.as_u16());
-    write_csr!(0x1a, root as usize);
-    write_csr!(0x18, tag);
-    if entries == TagEntries::Drop {
-        // SAFETY: it drops translations.
-        unsafe { asm!("invtlb 4, {}, $zero", in(reg) tag) };
-    }
+    let entries = match entries {
+        TagEntries::Keep => tlb::TagEntries::Keep,
+        TagEntries::Drop => tlb::TagEntries::Drop,
+    };
+    let asid = tlb::Asid::new(asid.as_u16()).expect("there are no more slots than tags");
+    // SAFETY: 1. and 2. roots are statics, and the kernel is in a window or in the upper half. 3. the engine says so. 4. there are no more slots.
+    unsafe { TLB.get().load_tagged_root(root, asid, entries) };
 }
 
-/// Nanoseconds since the board began: its clock has 100 MHz.
+/// Whether other CPUs can be flushed without an interrupt.
+pub const FLUSHES_REMOTELY: bool = false;
+
+/// There is no such instruction.
+pub fn flush_remote(_: &mut RemoteTargets<'_>, _: &FlushRequest) -> RemoteFlush {
+    RemoteFlush::Done
+}
+
+/// Nothing was begun.
+pub fn finish_remote(_: &mut RemoteTargets<'_>) {}
+
+/// Nanoseconds since the board began.
 pub fn now_ns() -> u64 {
     let ticks: u64;
     // SAFETY: it reads.
     unsafe { asm!("rdtime.d {}, $zero", out(reg) ticks) };
-    ticks * 10
+    ticks * NS_PER_TICK
 }
 
-/// The word at an address, if it is mapped.
-pub fn probe(address: usize) -> Option<u64> {
-    entry::probe(address)
+/// Has this CPU's timer interrupt it once.
+pub fn set_timer(after_ns: u64) {
+    // TCFG: enabled, once; the two lowest bits of the count are 0.
+    write_csr!(0x41, (after_ns / NS_PER_TICK) as usize & !3 | 1);
 }
 
 /// How many translations this CPU has refilled, where software does that.
 pub fn refills() -> Option<u64> {
-    Some(entry::refills(this_cpu()))
+    Some(refill::count())
 }
 
-/// Until one is pending.
-pub fn wait_for_interrupt() {
-    // SAFETY: it waits.
-    unsafe { asm!("idle 0") };
+/// Where a static is in physical memory.
+pub fn physical(address: usize) -> usize {
+    address & !MEMORY
 }
 
 /// An entry that leads to a table.
@@ -223,22 +276,22 @@ pub fn leaf(frame: usize, is_global: bool) -> u64 {
 
 /// An entry of no page: a pair is global if both of it are.
 pub fn empty(is_global: bool) -> u64 {
-    if is_global { GLOBAL } else { 0 }
+    if is_global {
+        shootdown_loongarch::entry::EMPTY_GLOBAL
+    } else {
+        0
+    }
 }
 
 /// Stores to tables are seen by walkers.
 pub fn publish_tables() {
-    // SAFETY: a barrier.
-    unsafe { asm!("dbar 0") };
+    barrier::full();
 }
 
 /// It is not translated.
 pub fn map_kernel(_: &Table) {}
 
-/// Where a CPU begins, on its stack.
-extern "C" fn begin(cpu: usize) -> ! {
-    match cpu {
-        0 => crate::boot(),
-        _ => cpus::begin(),
-    }
+/// Has the top-level entry `top` of the kernel's part lead to what all share.
+pub fn share(_: &[Table], top: usize, entry: u64) {
+    KERNEL_ROOT.set(top, entry);
 }

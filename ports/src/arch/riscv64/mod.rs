@@ -1,15 +1,24 @@
-//! RV64 in supervisor mode on SBI: Sv39, ASIDs, software interrupts.
+//! RV64 in supervisor mode on SBI: Sv39, ASIDs, software and timer interrupts.
 
-use core::arch::{asm, global_asm};
+mod entry;
+
+use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use shootdown::remote::{FlushRequest, RemoteFlush, RemoteTargets};
 use shootdown::tags::{Asid, TagEntries};
-use shootdown::{FreedTables, LocalFlush, PageSize};
+use shootdown::{FreedTables, IpiRefused, LocalFlush, PageSize};
+use shootdown_riscv::ipi::{Port as _, RemoteFences, SbiArguments, SbiReturn};
+use shootdown_riscv::irq::Port as _;
+use shootdown_riscv::tlb::{self, AsidBits, Depth};
+use shootdown_riscv::{Features, Hardware, HartId, HartMap, Ipi, Mode, Processor, Tlb, Way};
 
-use crate::cpus::{self, MAX_CPUS, STACK_BYTES};
+use crate::cpus::{AtBoot, MAX_CPUS};
 use crate::memory;
-use crate::platform::SHOOTDOWN;
 use crate::tables::Table;
+
+pub use entry::probe;
+pub use shootdown_riscv::IrqState;
 
 /// Of the board.
 pub const NAME: &str = "riscv64";
@@ -19,148 +28,64 @@ pub const OPTIONS: usize = 0x8600_0000;
 pub const PAGE_BYTES: usize = 4096;
 /// The same, as the engine has it.
 pub const PAGE_SIZE: PageSize = PageSize::SIZE_4K;
-/// Of Sv39: what a top-level entry translates.
-pub const TOP_SHIFT: usize = 30;
-/// Where the first top-level entry begins.
-pub const BASE: usize = 0;
-/// sstatus.SIE.
-pub const IRQS_ON: usize = 1 << 1;
-/// sie.SSIE and sip.SSIP.
-const SOFTWARE: usize = 1 << 1;
-/// satp.MODE.
-const SV39: u64 = 8 << 60;
-const ASID_SHIFT: u32 = 44;
-const ASID_BITS: u64 = 0xffff;
-/// Page-table entries (Privileged Architecture, "Sv39"): V; R, W, A, D; X; G.
-const VALID: u64 = 1 << 0;
-const DATA: u64 = VALID | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;
+/// What a top-level entry translates.
+pub const TOP_SHIFT: usize = Mode::Sv39.top_shift() as usize;
+/// Where the first top-level entry of spaces begins, and that of the kernel's part.
+pub const SPACE_BASE: usize = 0;
+pub const KERNEL_BASE: usize = 0;
+/// sie.SSIE and sie.STIE.
+const SOFTWARE_AND_TIMER: usize = 1 << 1 | 1 << 5;
+/// Leaf entries (Privileged Architecture, "Sv39"): V, R, W, A, D; X; G.
+const DATA: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;
 const EXECUTE: u64 = 1 << 3;
 const GLOBAL: u64 = 1 << 5;
-/// scause of a load page fault, and of a supervisor software interrupt.
-const LOAD_FAULT: usize = 13;
-const SOFTWARE_INTERRUPT: usize = 1 << 63 | 1;
 /// The board's clock has 10 MHz.
 const NS_PER_TICK: u64 = 100;
+/// SBI extensions and their functions (SBI 2.0): legacy console, HSM, TIME, SRST.
+const PUT_CHARACTER: u64 = 1;
+const HSM: u64 = 0x48_534d;
+const HART_START: u64 = 0;
+const HART_STOP: u64 = 1;
+const TIME: u64 = 0x5449_4d45;
+const RESET: u64 = 0x5352_5354;
 
-global_asm!(
-    r#"
-.section .text.entry
-.globl _start
-_start:
-    li tp, 0
-    la sp, STACKS
-    li t0, {stack}
-    add sp, sp, t0
-    la t0, trap_entry
-    csrw stvec, t0
-    tail begin_boot
-.globl start_other
-start_other:
-    mv tp, a1
-    la sp, STACKS
-    addi t0, a1, 1
-    slli t0, t0, {shift}
-    add sp, sp, t0
-    la t0, trap_entry
-    csrw stvec, t0
-    tail begin_other
-.align 2
-trap_entry:
-    addi sp, sp, -144
-    sd ra, 0(sp); sd t0, 8(sp); sd t1, 16(sp); sd t2, 24(sp); sd t3, 32(sp); sd t4, 40(sp); sd t5, 48(sp); sd t6, 56(sp)
-    sd a0, 64(sp); sd a1, 72(sp); sd a2, 80(sp); sd a3, 88(sp); sd a4, 96(sp); sd a5, 104(sp); sd a6, 112(sp); sd a7, 120(sp)
-    csrr a0, scause
-    csrr a1, sepc
-    sd a1, 128(sp)
-    csrr t0, sstatus
-    sd t0, 136(sp)
-    call on_trap
-    csrw sepc, a0
-    ld t0, 136(sp)
-    csrw sstatus, t0
-    ld ra, 0(sp); ld t0, 8(sp); ld t1, 16(sp); ld t2, 24(sp); ld t3, 32(sp); ld t4, 40(sp); ld t5, 48(sp); ld t6, 56(sp)
-    ld a0, 64(sp); ld a1, 72(sp); ld a2, 80(sp); ld a3, 88(sp); ld a4, 96(sp); ld a5, 104(sp); ld a6, 112(sp); ld a7, 120(sp)
-    addi sp, sp, 144
-    sret
-.globl probe_word
-.globl probe_fault
-probe_word:
-    ld a0, 0(a0)
-    li a1, 1
-    ret
-probe_fault:
-    li a1, 0
-    ret
-"#,
-    stack = const STACK_BYTES,
-    shift = const STACK_BYTES.trailing_zeros(),
-);
+// SAFETY: 1. supervisor mode; the firmware leaves TVM clear.
+const HART: Hardware = unsafe { Hardware::new() };
 
-unsafe extern "C" {
-    fn start_other();
-    fn probe_word(address: usize) -> Probe;
-    fn probe_fault();
+static HARTS: HartMap<MAX_CPUS> = HartMap::new();
+static IPI: Ipi<'static, Hardware, MAX_CPUS> = Ipi::new(HART, Way::Sbi(&HARTS));
+static TLB: AtBoot<Tlb<Hardware>> = AtBoot::new();
+/// The hart that boots: the others have the ids from 0 on, without this.
+static BOOT_HART: AtomicUsize = AtomicUsize::new(0);
+
+fn sbi(extension: u64, function: u64, arguments: SbiArguments) -> SbiReturn {
+    // SAFETY: 1. of the functions that are called here none changes memory, and a hart that starts begins at `entry::other`.
+    unsafe { HART.sbi_call(extension, function, arguments) }
 }
 
-#[repr(C)]
-struct Probe {
-    word: u64,
-    is_mapped: usize,
-}
-
-/// The hart of each CPU.
-static HARTS: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(usize::MAX) }; MAX_CPUS];
-/// How many tags there are besides 0.
-static TAGS: AtomicUsize = AtomicUsize::new(0);
-
-#[unsafe(no_mangle)]
+/// The boot hart, first of all.
 extern "C" fn begin_boot(hart: usize) -> ! {
-    HARTS[0].store(hart, Ordering::Relaxed);
+    BOOT_HART.store(hart, Ordering::Relaxed);
+    insert(0, hart);
     crate::boot()
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn begin_other(_: usize, _: usize) -> ! {
-    cpus::begin()
-}
-
-/// Returns where to go on.
-#[unsafe(no_mangle)]
-extern "C" fn on_trap(cause: usize, at: usize) -> usize {
-    match cause {
-        SOFTWARE_INTERRUPT => {
-            // Before the engine looks: what comes later interrupts again.
-            // SAFETY: the bit is ours.
-            unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE) };
-            SHOOTDOWN.handle_ipi();
-            at
-        }
-        LOAD_FAULT if at == probe_word as *const () as usize => probe_fault as *const () as usize,
-        _ => panic!("trap {cause:#x} at {at:#x}"),
-    }
-}
-
-fn sbi(extension: usize, function: usize, arguments: [usize; 3]) -> isize {
-    let error;
-    // SAFETY: the firmware keeps all but the two results.
-    unsafe {
-        asm!("ecall", inout("a0") arguments[0] => error, inout("a1") arguments[1] => _, in("a2") arguments[2],
-            in("a6") function, in("a7") extension);
-    }
-    error
+fn insert(cpu: usize, hart: usize) {
+    let hart = HartId::new(hart as u64).expect("no hart has this id");
+    // It is there already when it comes back.
+    let _ = HARTS.insert(cpu, hart);
 }
 
 /// Any context.
 pub fn put_byte(byte: u8) {
-    // Legacy "Console Putchar".
-    sbi(1, 0, [usize::from(byte), 0, 0]);
+    sbi(PUT_CHARACTER, 0, [byte.into(), 0, 0, 0]);
 }
 
-/// SRST: shutdown.
+/// Ends the machine.
 pub fn power_off() -> ! {
-    sbi(0x5352_5354, 0, [0, 0, 0]);
+    sbi(RESET, 0, [0; 4]);
     loop {
-        wait_for_interrupt();
+        HART.wait_for_interrupt();
     }
 }
 
@@ -173,81 +98,91 @@ pub fn this_cpu() -> usize {
     cpu
 }
 
-/// Starts a CPU at `start_other`; false if there is none.
+/// Starts a CPU that is not running; false if it cannot be started, now or at all.
 pub fn start_cpu(cpu: usize) -> bool {
-    let boot = HARTS[0].load(Ordering::Relaxed);
+    let boot = BOOT_HART.load(Ordering::Relaxed);
     let hart = if cpu <= boot { cpu - 1 } else { cpu };
-    HARTS[cpu].store(hart, Ordering::Relaxed);
-    // HSM: start.
-    sbi(0x48_534d, 0, [hart, start_other as *const () as usize, cpu]) == 0
+    insert(cpu, hart);
+    let arguments = [hart as u64, entry::other() as u64, cpu as u64, 0];
+    sbi(HSM, HART_START, arguments).result().is_ok()
 }
 
-/// Loads the kernel's root, and lets software interrupts through.
+/// Gives this CPU back to the firmware, until it is started again. Interrupts are off.
+pub fn stop_cpu() -> ! {
+    sbi(HSM, HART_STOP, [0; 4]);
+    panic!("the firmware does not stop a CPU");
+}
+
+/// Loads the kernel's root, and lets interrupts through. Interrupts are off.
 pub fn prepare_cpu() {
-    // SAFETY: it maps the kernel; nothing is cached of another.
-    unsafe {
-        load_root(
-            memory::kernel_root().as_u64(),
-            Asid::UNTAGGED,
-            TagEntries::Drop,
-        )
+    let root = memory::kernel_root().as_u64();
+    let processor = Processor::read(&HART).expect("the firmware says which processor it is");
+    let tlb = |bits| {
+        // SAFETY: 1. no extension is said to be there. 2. it is of that processor.
+        unsafe { Tlb::new(HART, Mode::Sv39, bits, Features::NONE, processor) }
     };
-    if this_cpu() == 0 {
-        let (before, seen): (u64, u64);
-        // SAFETY: an ASID in which nothing is cached, for three instructions.
-        unsafe {
-            asm!("csrr {0}, satp", "or {2}, {0}, {1}", "csrw satp, {2}", "csrr {2}, satp", "csrw satp, {0}", "sfence.vma",
-                out(reg) before, in(reg) ASID_BITS << ASID_SHIFT, out(reg) seen);
-        }
-        let _ = before;
-        TAGS.store((seen >> ASID_SHIFT & ASID_BITS) as usize, Ordering::Relaxed);
-    }
-    // SAFETY: the handler is there.
-    unsafe { asm!("csrw sie, {}", in(reg) SOFTWARE) };
+    // SAFETY: 1. it maps all memory where it is. 2. it is a table of the top level.
+    unsafe { tlb(AsidBits::NONE).load_root(root) };
+    TLB.set_once(|| {
+        // SAFETY: 1. interrupts are off, and the root is loaded.
+        tlb(unsafe { tlb::detect_asid_bits(&HART) })
+    });
+    TLB.get().flush_all();
+    // SAFETY: the handlers are there.
+    unsafe { asm!("csrw sie, {}", in(reg) SOFTWARE_AND_TIMER) };
 }
 
 /// How many tags there are besides 0.
 pub fn tags() -> usize {
-    TAGS.load(Ordering::Relaxed)
+    TLB.get().asid_bits().tags()
 }
 
 /// Turns interrupts off; what they were.
 #[inline]
-pub fn irq_save() -> usize {
-    let before: usize;
-    // SAFETY: the bit is ours.
-    unsafe { asm!("csrrci {}, sstatus, 2", out(reg) before) };
-    before & IRQS_ON
+pub fn irq_save() -> IrqState {
+    HART.irq_save()
 }
 
-/// Turns them on, if they were.
+/// Undoes `irq_save`.
+///
+/// # Safety
+/// 1. As [`Platform::irq_restore`](shootdown::Platform::irq_restore).
 #[inline]
-pub fn irq_restore(before: usize) {
-    // SAFETY: as above.
-    unsafe { asm!("csrs sstatus, {}", in(reg) before) };
+pub unsafe fn irq_restore(before: IrqState) {
+    // SAFETY: 1. the caller's.
+    unsafe { HART.irq_restore(before) };
 }
 
-/// IPI extension; stores before it are seen by the handler.
-pub fn send_ipi(cpu: usize) {
-    let hart = HARTS[cpu].load(Ordering::Relaxed);
-    // SAFETY: a barrier.
-    unsafe { asm!("fence rw, rw") };
-    sbi(0x73_5049, 0, [1, hart, 0]);
+/// Turns interrupts on.
+pub fn irq_enable() {
+    // SAFETY: 1. nothing relies on their being off.
+    unsafe { HART.irq_restore(IrqState::Enabled) };
 }
 
-/// Contract 3: SFENCE.VMA orders stores before it; with an address it orders leaf entries only, so all goes where tables were freed.
+/// Until an interrupt has come.
+pub fn wait_for_interrupt() {
+    HART.wait_for_interrupt();
+}
+
+/// Contract 5.
+pub fn send_ipi(targets: &[u64]) -> Result<(), IpiRefused> {
+    IPI.send_many(targets).map_err(|_| IpiRefused)
+}
+
+/// Contract 3.
 pub fn flush(operation: LocalFlush) {
+    let tlb = TLB.get();
     match operation {
-        LocalFlush::Pages(range, FreedTables::No) => {
-            for address in range.iter_pages() {
-                // SAFETY: it drops translations.
-                unsafe { asm!("sfence.vma {}, x0", in(reg) address) };
-            }
+        LocalFlush::Pages(range, freed) => {
+            let depth = match freed {
+                FreedTables::No => Depth::Leaf,
+                FreedTables::Yes => Depth::Tables,
+            };
+            let stride = range.page_size().bytes();
+            tlb.flush_pages(range.start(), stride, range.page_count(), depth);
         }
-        // SAFETY: as above.
-        LocalFlush::Pages(_, FreedTables::Yes) | LocalFlush::Space | LocalFlush::All => unsafe {
-            asm!("sfence.vma");
-        },
+        LocalFlush::Space => tlb.flush_loaded_tag(),
+        LocalFlush::All => tlb.flush_all(),
     }
 }
 
@@ -256,35 +191,60 @@ pub fn flush(operation: LocalFlush) {
 /// # Safety
 /// 1. As [`Platform::load_tagged_root`](shootdown::Platform::load_tagged_root).
 pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
-    let asid = u64::from(asid.as_u16());
-    let satp = SV39 | asid << ASID_SHIFT | root >> 12;
-    let drops = entries == TagEntries::Drop;
-    if drops {
-        // SAFETY: it drops translations.
-        unsafe { asm!("sfence.vma x0, {}", in(reg) asid) };
-    }
-    // SAFETY: as the caller promises.
-    unsafe { asm!("csrw satp, {}", in(reg) satp) };
-    if drops {
-        // What was loaded had the same tag, perhaps.
-        // SAFETY: as above.
-        unsafe { asm!("sfence.vma x0, {}", in(reg) asid) };
-    }
+    let entries = match entries {
+        TagEntries::Keep => tlb::TagEntries::Keep,
+        TagEntries::Drop => tlb::TagEntries::Drop,
+    };
+    let asid = tlb::Asid::new(asid.as_u16());
+    // SAFETY: 1. every root maps the kernel. 2. roots are tables of the top level, and there are no more slots than tags. 3. the engine says so.
+    unsafe { TLB.get().load_tagged_root(root, asid, entries) };
 }
+
+/// Whether other CPUs can be flushed without an interrupt.
+pub const FLUSHES_REMOTELY: bool = true;
+
+/// By the firmware, which fences in machine mode.
+pub fn flush_remote(targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
+    // SAFETY: 1. QEMU has OpenSBI, which waits.
+    let fences = unsafe { RemoteFences::new(HART, &HARTS) };
+    let mut words = [0];
+    targets.take_if(|cpu| {
+        words[0] |= 1 << cpu.index();
+        true
+    });
+    let by_range = request.freed_tables() == FreedTables::No;
+    let flushed = match by_range {
+        true => request.ranges().try_for_each(|range| {
+            let bytes = range.page_count().saturating_mul(range.page_size().bytes());
+            match range == shootdown::FlushRange::WHOLE {
+                true => fences.flush_all(&words),
+                false => fences.flush_range(&words, range.start() as u64, bytes as u64),
+            }
+        }),
+        false => fences.flush_all(&words),
+    };
+    flushed.expect("the firmware fences for harts that run");
+    RemoteFlush::Done
+}
+
+/// What `flush_remote` began is done.
+pub fn finish_remote(_: &mut RemoteTargets<'_>) {}
 
 /// Nanoseconds since the board began.
 pub fn now_ns() -> u64 {
+    ticks() * NS_PER_TICK
+}
+
+fn ticks() -> u64 {
     let ticks: u64;
     // SAFETY: the firmware lets us read it.
     unsafe { asm!("rdtime {}", out(reg) ticks, options(nomem, nostack)) };
-    ticks * NS_PER_TICK
+    ticks
 }
 
-/// The word at an address, if it is mapped.
-pub fn probe(address: usize) -> Option<u64> {
-    // SAFETY: a fault there ends it.
-    let found = unsafe { probe_word(address) };
-    (found.is_mapped != 0).then_some(found.word)
+/// Has this CPU's timer interrupt it once.
+pub fn set_timer(after_ns: u64) {
+    sbi(TIME, 0, [ticks() + after_ns / NS_PER_TICK, 0, 0, 0]);
 }
 
 /// How many translations this CPU has refilled, where software does that.
@@ -292,24 +252,19 @@ pub fn refills() -> Option<u64> {
     None
 }
 
-/// Until one is pending.
-pub fn wait_for_interrupt() {
-    // SAFETY: it waits.
-    unsafe { asm!("wfi") };
+/// Where a static is in physical memory: the kernel is mapped where it is.
+pub fn physical(address: usize) -> usize {
+    address
 }
 
-/// An entry that leads to a table: A, D and U are clear there.
+/// An entry that leads to a table.
 pub fn table(address: usize) -> u64 {
-    address as u64 >> 12 << 10 | VALID
+    tlb::table_entry(address as u64)
 }
 
 /// An entry for a page of data of the kernel's.
 pub fn leaf(frame: usize, is_global: bool) -> u64 {
-    address_bits(frame) | DATA | if is_global { GLOBAL } else { 0 }
-}
-
-fn address_bits(address: usize) -> u64 {
-    address as u64 >> 12 << 10
+    frame as u64 >> 12 << 10 | DATA | if is_global { GLOBAL } else { 0 }
 }
 
 /// An entry of no page.
@@ -317,14 +272,18 @@ pub fn empty(_: bool) -> u64 {
     0
 }
 
-/// Stores to tables are ordered before what follows; SFENCE.VMA does it for this CPU's walks.
-pub fn publish_tables() {}
+/// Stores to tables come before what follows; a fence orders this CPU's walks.
+pub fn publish_tables() {
+    HART.fence();
+}
 
 /// Memory where it is, for code and data.
 pub fn map_kernel(root: &Table) {
     const RAM: usize = 0x8000_0000;
-    root.set(
-        RAM >> TOP_SHIFT,
-        address_bits(RAM) | DATA | EXECUTE | GLOBAL,
-    );
+    root.set(RAM >> TOP_SHIFT, leaf(RAM, true) | EXECUTE);
+}
+
+/// Has the top-level entry `top` of the kernel's part lead to what all share.
+pub fn share(roots: &[Table], top: usize, entry: u64) {
+    roots.iter().for_each(|root| root.set(top, entry));
 }
