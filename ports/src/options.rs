@@ -19,10 +19,11 @@ impl Options {
         Self(core::str::from_utf8(&bytes[..length]).unwrap_or(""))
     }
 
-    /// What comes behind `name=`.
+    /// What comes behind the last `name=`.
     pub fn get(&self, name: &str) -> Option<&'static str> {
         self.0
             .split_whitespace()
+            .rev()
             .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 

@@ -1,5 +1,6 @@
 //! Switches between spaces, each of which uses the same addresses for pages of its own: what a turn costs where tags keep translations.
 
+use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::{AddressSpace, Policy, Root};
@@ -17,7 +18,7 @@ const SPACES: usize = 12;
 const PAGES: usize = 512;
 /// Of roots.
 const TOP: usize = 64;
-const TURNS: u64 = 200;
+const TURNS: usize = 200;
 
 static ROOTS: [Table; SPACES] = [const { Table::new() }; SPACES];
 static ABOVE: [Table; SPACES] = [const { Table::new() }; SPACES];
@@ -52,40 +53,57 @@ pub fn run(options: &Options) -> bool {
         });
         let irqs = arch::irq_save();
         let mut before = None;
-        let mut round = |turns: u64| {
-            let (mut ns, mut refills) = (0, 0);
-            for _ in 0..turns {
-                for (number, space) in spaces[..most].iter().enumerate() {
-                    let turn = turn(before, space, number, pages);
-                    before = Some(space);
-                    match turn {
-                        Some(turn) => (ns, refills) = (ns + turn.ns, refills + turn.refills),
-                        None => is_well = false,
-                    }
+        let mut round = || {
+            let (mut refills, mut times_ns) = (0, [0; SPACES]);
+            for (number, space) in spaces[..most].iter().enumerate() {
+                let turn = turn(before, space, number, pages);
+                before = Some(space);
+                match turn {
+                    Some(turn) => (times_ns[number], refills) = (turn.ns, refills + turn.refills),
+                    None => is_well = false,
                 }
             }
-            let all = turns * most as u64;
-            (ns / all, refills as f64 / all as f64)
+            (refills as f64 / most as f64, times_ns)
         };
-        round(1);
-        let (first_ns, first) = round(1);
-        let (ns, steady) = round(TURNS);
+        round();
+        let (first_refills, _) = round();
+        let (mut refills, mut count, mut samples_ns) = (0.0, 0, [0; TURNS * SPACES]);
+        for _ in 0..TURNS {
+            let (of_round, times_ns) = round();
+            refills += of_round / TURNS as f64;
+            samples_ns[count..count + most].copy_from_slice(&times_ns[..most]);
+            count += most;
+        }
+        samples_ns[..count].sort_unstable();
+        let (median_ns, p99_ns) = (samples_ns[count / 2], samples_ns[count * 99 / 100]);
         if let Some(last) = before {
             SHOOTDOWN.switch_away(last, memory::kernel_root());
         }
         // SAFETY: 1. of the `irq_save` above.
         unsafe { arch::irq_restore(irqs) };
         drop(spaces);
-        match arch::refills() {
-            Some(_) => say!(
-                "pingpong: policy={name} spaces={most} pages={pages} first_refills={first:.2} refills={steady:.2} first_ns={first_ns} ns={ns}"
-            ),
-            None => say!(
-                "pingpong: policy={name} spaces={most} pages={pages} first_ns={first_ns} ns={ns}"
-            ),
+        let counted = Counted(arch::refills().map(|_| (first_refills, refills)));
+        if is_well {
+            say!(
+                r#"@row {{"policy":"{name}","spaces":{most},"pages":{pages},"median_ns":{median_ns},"p99_ns":{p99_ns}{counted}}}"#
+            );
         }
     }
     is_well
+}
+
+/// Refills of a turn, the first one after a return and in the steady state, where they are counted.
+struct Counted(Option<(f64, f64)>);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some((first, steady)) => {
+                write!(f, r#","first_refills":{first:.3},"refills":{steady:.3}"#)
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 fn prepare(index: usize) {

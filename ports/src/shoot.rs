@@ -39,6 +39,7 @@ pub fn lead(options: &Options) -> bool {
     is_well.iter().all(|is_well| *is_well)
 }
 
+#[inline(never)]
 fn measure(name: &str, policy: Policy, pages: usize) -> bool {
     SHOOTDOWN.set_policy(policy);
     let address = memory::spaces().address(Region::Space(SPACE), 0);
@@ -64,7 +65,7 @@ fn measure(name: &str, policy: Policy, pages: usize) -> bool {
     let flushed =
         (counts.remote_flushes + counts.flushes_covered + counts.cpus_taken) as f64 / of_all;
     say!(
-        "shoot: policy={name} cpus={cpus} pages={pages} median_ns={median_ns} p99_ns={p99_ns} ipis={ipis:.2} flushed={flushed:.2}"
+        r#"@row {{"policy":"{name}","cpus":{cpus},"pages":{pages},"median_ns":{median_ns},"p99_ns":{p99_ns},"ipis_per_op":{ipis:.3},"flushed_per_op":{flushed:.3}}}"#
     );
     flushed >= (cpus - 1) as f64
 }

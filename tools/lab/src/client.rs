@@ -14,6 +14,9 @@ use crate::failure::{Doing, Failure, Outcome, last_lines};
 use crate::machine::{self, AccelChoice, Child};
 use crate::{place, session};
 
+/// Where they are.
+const CLIENTS: &str = "clients";
+const PORTS: &str = "ports";
 /// A compiler of C takes seconds, one of Rust a minute.
 const BUILD_DEADLINE: Duration = Duration::from_secs(600);
 /// Beside the seconds that it is to run, four times: an emulator on a busy host.
@@ -35,7 +38,7 @@ fn memory() -> String {
 }
 
 /// One client: how it is built, booted, and judged. `{library}`, `{image}`, `{cpus}` and `{seconds}` stand for what they name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
     /// That of its folder.
@@ -77,7 +80,7 @@ pub struct Client {
 }
 
 /// A machine that is not a PC.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Machine {
     /// The emulator's program.
@@ -87,7 +90,7 @@ struct Machine {
 }
 
 /// How a run ends.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Ending {
     /// QEMU's exit code.
     exit: i32,
@@ -96,7 +99,7 @@ pub struct Ending {
 }
 
 /// A text, or any of several.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Words {
     One(String),
@@ -122,7 +125,7 @@ impl fmt::Display for Words {
 }
 
 /// A deliberate mistake, which its own check has to notice.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Break {
     /// Further words for its command line.
     pub options: String,
@@ -184,10 +187,34 @@ pub fn command(arguments: &cli::Client) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The machine of another architecture with that name, whatever it needs.
+///
+/// # Errors
+/// There is none, or something is missing.
+pub fn port(name: &str) -> Outcome<Client> {
+    let mut ports = read_all()?;
+    ports.retain(|client| client.folder.parent() == Some(&place::root().join(PORTS)));
+    let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+    let found = ports.into_iter().find(|port| port.name == name);
+    let port = found.ok_or_else(|| {
+        Failure::input(
+            format!("there is no architecture {name}"),
+            format!("--arch takes {}", names.join(", ")),
+        )
+    })?;
+    match port.missing() {
+        None => Ok(port),
+        Some(missing) => Err(Failure::input(
+            format!("{missing} is missing"),
+            "`./lab doctor` names the package",
+        )),
+    }
+}
+
 /// All clients, by name.
 pub fn read_all() -> Outcome<Vec<Client>> {
     let mut files = Vec::new();
-    for place in ["clients", "ports"] {
+    for place in [CLIENTS, PORTS] {
         let folders = std::fs::read_dir(place::root().join(place)).doing("list clients")?;
         let found = folders
             .flatten()
@@ -307,7 +334,11 @@ impl Client {
         }
     }
 
-    fn qemu(&self, image: &Path, run: Run<'_>, options: &str) -> Outcome<Command> {
+    /// What starts its machine, with further words for its command line.
+    ///
+    /// # Errors
+    /// The words cannot be written down.
+    pub fn qemu(&self, image: &Path, run: Run<'_>, options: &str) -> Outcome<Command> {
         let (cpus, seconds) = (run.cpus.to_string(), run.seconds.to_string());
         let line = filled(&self.options, &[("cpus", &cpus), ("seconds", &seconds)]);
         let (program, machine) = match &self.machine {

@@ -6,7 +6,7 @@ use super::machine::{Heard, Machine};
 use super::plan::{Found, Plan};
 use super::report::Summary;
 use super::row::Row;
-use super::{contest, cores, guests, program, report, sim, trace, wis};
+use super::{contest, cores, guests, ports, program, report, sim, trace, wis};
 use crate::cli::{Bench, ContestMachine, MachineKind, OwnBench};
 use crate::failure::Outcome;
 use crate::host::Usage;
@@ -25,6 +25,10 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
     report::probe(bench.result(), "--json")?;
     if let Some(OwnBench::Wis(wis)) = &bench.own {
         return carry_out(&wis::WisPlan::open(wis)?, started, |_| None, bench);
+    }
+    if let Some(arch) = bench.arch() {
+        let plan = ports::PortPlan::open(arch, bench)?;
+        return carry_out(&plan, started, |_| None, bench);
     }
     if sim::is_meant(bench)? {
         return sim::command(bench, summary);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::ports;
 use super::row::Row;
+use crate::client::Client;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::image::Image;
 use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel};
@@ -33,6 +35,8 @@ pub enum Machine {
     },
     /// Threads as CPUs on this host, in a process of their own: if it dies, the lab says how.
     Hosted(PathBuf),
+    /// A machine of another architecture, and its image.
+    Port(Client, PathBuf),
 }
 
 /// How a machine is started for a group of rows.
@@ -103,17 +107,28 @@ impl Machine {
             Self::Hosted(program) => {
                 let mut command = Command::new(program);
                 command.args(&start.arguments);
-                let child = Child::run(&mut command, start.deadline, on_line)
-                    .doing("start the hosted machine")?;
-                let how = match child.status {
-                    None => format!("it did not end in {} s", start.deadline.as_secs()),
-                    Some(status) => format!("it ended with {status}"),
-                };
-                let status = child.status.and_then(|status| status.code());
-                Ok((status, format!("{how}\n{}", child.errors.trim())))
+                run_process(command, start.deadline, on_line)
+            }
+            Self::Port(client, image) => {
+                let command = ports::command(client, image, start)?;
+                run_process(command, start.deadline, on_line)
             }
         }
     }
+}
+
+fn run_process(
+    mut command: Command,
+    deadline: Duration,
+    on_line: &mut dyn FnMut(&str),
+) -> Outcome<(Option<i32>, String)> {
+    let child = Child::run(&mut command, deadline, on_line).doing("start the machine")?;
+    let how = match child.status {
+        None => format!("it did not end in {} s", deadline.as_secs()),
+        Some(status) => format!("it ended with {status}"),
+    };
+    let status = child.status.and_then(|status| status.code());
+    Ok((status, format!("{how}\n{}", child.errors.trim())))
 }
 
 /// What one start has printed so far.

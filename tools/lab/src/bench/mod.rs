@@ -6,6 +6,7 @@
 //! * [`program`], [`contest`]: what the two kinds of workloads make of the command line, and of rows of such machines;
 //! * [`wis`]: others' tests, built from their sources;
 //! * [`cores`]: on real cores of this host;
+//! * [`ports`]: on machines of other architectures;
 //! * [`sim`]: on the simulated machine; [`trace`]: one iteration there;
 //! * [`row`], [`columns`]: rows of any machine; how they are shown;
 //! * [`report`]: what becomes of results.
@@ -17,6 +18,7 @@ mod course;
 mod guests;
 mod machine;
 mod plan;
+mod ports;
 mod program;
 #[cfg(test)]
 mod recorded;

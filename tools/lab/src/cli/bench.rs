@@ -36,6 +36,9 @@ pub struct Bench {
     /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy, overcommit
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,
+    /// Instead, a machine of another architecture: a folder of ports/ (pingpong)
+    #[arg(long, value_name = "ARCH", conflicts_with = "machine")]
+    pub arch: Option<String>,
     /// Virtual CPUs (1 to 64, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
@@ -104,6 +107,12 @@ impl Bench {
             self.policies = policies.map(str::to_owned).to_vec();
         }
         self
+    }
+
+    /// The other architecture, if one is meant.
+    pub fn arch(&self) -> Option<&str> {
+        let of_calls = self.calls().and_then(|it| it.calls.arch.as_deref());
+        of_calls.or(self.arch.as_deref())
     }
 
     /// Whether the simulated machine's figures are shown.
@@ -219,6 +228,9 @@ pub struct Calls {
     /// Where to measure; without it on sim
     #[arg(long, value_enum)]
     pub machine: Option<ContestMachine>,
+    /// Instead, a machine of another architecture: a folder of ports/ (shoot)
+    #[arg(long, value_name = "ARCH", conflicts_with = "machine")]
+    pub arch: Option<String>,
     /// Numbers of CPUs (2 to 64, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
     /// random masks; shoot on sim: as many as a lone initiator needs, and 16, 64 and 256 that all call
     #[arg(

@@ -127,6 +127,9 @@ pub struct Torture {
     /// Where; without it on qemu, or on hosted where there is no QEMU
     #[arg(long, value_enum)]
     pub machine: Option<CpuMachine>,
+    /// Instead, a machine of another architecture: a folder of ports/
+    #[arg(long, value_name = "ARCH", conflicts_with_all = ["machine", "sanitizer"])]
+    pub arch: Option<String>,
     /// On hosted, under a sanitizer
     #[arg(long, value_enum)]
     pub sanitizer: Option<Sanitizer>,

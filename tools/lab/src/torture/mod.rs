@@ -6,6 +6,7 @@
 mod hearing;
 mod hosted;
 mod patience;
+mod port;
 mod qemu;
 mod sim;
 
@@ -37,6 +38,9 @@ pub fn command(arguments: &Torture) -> Outcome<ExitCode> {
             "0 s are no time for a torture",
             "--seconds takes 1 or more",
         ));
+    }
+    if let Some(arch) = &arguments.arch {
+        return Ok(conclude(&port::run(arch, arguments)?));
     }
     let machine = settle(arguments)?;
     let ended = match machine {
