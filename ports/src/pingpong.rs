@@ -18,6 +18,9 @@ const SPACES: usize = 12;
 const PAGES: usize = 512;
 /// Of roots.
 const TOP: usize = 64;
+/// First returns are counted so often, each with new spaces.
+const FIRSTS: usize = 32;
+const WARM_UP: usize = 20;
 const TURNS: usize = 200;
 
 static ROOTS: [Table; SPACES] = [const { Table::new() }; SPACES];
@@ -36,60 +39,111 @@ struct Turn {
 
 /// Rows of each policy, number of spaces and of pages that the options name; whether each read found its own space's page.
 pub fn run(options: &Options) -> bool {
-    let most = options.number("spaces", 2).clamp(2, SPACES as u64) as usize;
+    let spaces = options.number("spaces", 2).clamp(2, SPACES as u64) as usize;
     let pages = options.number("pages", 64).min(PAGES as u64) as usize;
     (0..SPACES).for_each(prepare);
-    let mut is_well = true;
-    for (name, policy) in [
+    [
         ("before", Policy::BEFORE),
         ("published", Policy::PUBLISHED),
         ("best", Policy::BEST),
-    ] {
+    ]
+    .into_iter()
+    .all(|(name, policy)| {
         SHOOTDOWN.set_policy(policy);
-        let spaces: [AddressSpace<Cpus>; SPACES] = core::array::from_fn(|index| {
-            // SAFETY: 1. it maps the kernel as all do. 2. it is a static. 3. the space of before is gone. 4. it is no window root.
-            let root = unsafe { Root::new(ROOTS[index].physical() as u64) };
-            AddressSpace::new(&SHOOTDOWN, root)
-        });
-        let irqs = arch::irq_save();
-        let mut before = None;
-        let mut round = || {
-            let (mut refills, mut times_ns) = (0, [0; SPACES]);
-            for (number, space) in spaces[..most].iter().enumerate() {
-                let turn = turn(before, space, number, pages);
-                before = Some(space);
-                match turn {
-                    Some(turn) => (times_ns[number], refills) = (turn.ns, refills + turn.refills),
-                    None => is_well = false,
-                }
+        measure(name, spaces, pages).is_some()
+    })
+}
+
+/// A row of the policy that is set; `None` if a read found another space's page.
+fn measure(name: &str, spaces: usize, pages: usize) -> Option<()> {
+    let mut first_refills = 0.0;
+    for _ in 0..FIRSTS {
+        first_refills += with_spaces(|all| {
+            let mut rounds = Rounds::of(&all[..spaces], pages);
+            rounds.next()?;
+            Some(rounds.next()?.refills / FIRSTS as f64)
+        })?;
+    }
+    let (mut refills, mut count, mut samples_ns) = (0.0, 0, [0; TURNS * SPACES]);
+    with_spaces(|all| {
+        let mut rounds = Rounds::of(&all[..spaces], pages);
+        for turn in 0..WARM_UP + TURNS {
+            let round = rounds.next()?;
+            if turn >= WARM_UP {
+                refills += round.refills / TURNS as f64;
+                samples_ns[count..count + spaces].copy_from_slice(&round.times_ns[..spaces]);
+                count += spaces;
             }
-            (refills as f64 / most as f64, times_ns)
-        };
-        round();
-        let (first_refills, _) = round();
-        let (mut refills, mut count, mut samples_ns) = (0.0, 0, [0; TURNS * SPACES]);
-        for _ in 0..TURNS {
-            let (of_round, times_ns) = round();
-            refills += of_round / TURNS as f64;
-            samples_ns[count..count + most].copy_from_slice(&times_ns[..most]);
-            count += most;
         }
-        samples_ns[..count].sort_unstable();
-        let (median_ns, p99_ns) = (samples_ns[count / 2], samples_ns[count * 99 / 100]);
-        if let Some(last) = before {
-            SHOOTDOWN.switch_away(last, memory::kernel_root());
-        }
-        // SAFETY: 1. of the `irq_save` above.
-        unsafe { arch::irq_restore(irqs) };
-        drop(spaces);
-        let counted = Counted(arch::refills().map(|_| (first_refills, refills)));
-        if is_well {
-            say!(
-                r#"@row {{"policy":"{name}","spaces":{most},"pages":{pages},"median_ns":{median_ns},"p99_ns":{p99_ns}{counted}}}"#
-            );
+        Some(())
+    })?;
+    samples_ns[..count].sort_unstable();
+    let (median_ns, p99_ns) = (samples_ns[count / 2], samples_ns[count * 99 / 100]);
+    let counted = Counted(arch::refills().map(|_| (first_refills, refills)));
+    say!(
+        r#"@row {{"policy":"{name}","spaces":{spaces},"pages":{pages},"median_ns":{median_ns},"p99_ns":{p99_ns}{counted}}}"#
+    );
+    Some(())
+}
+
+/// With spaces that have never been loaded, and interrupts off.
+fn with_spaces<R>(act: impl FnOnce(&[AddressSpace<Cpus>]) -> Option<R>) -> Option<R> {
+    let spaces: [AddressSpace<Cpus>; SPACES] = core::array::from_fn(|index| {
+        // SAFETY: 1. it maps the kernel as all do. 2. it is a static. 3. the space of before is gone. 4. it is no window root.
+        let root = unsafe { Root::new(ROOTS[index].physical() as u64) };
+        AddressSpace::new(&SHOOTDOWN, root)
+    });
+    let irqs = arch::irq_save();
+    let result = act(&spaces);
+    // SAFETY: 1. of the `irq_save` above.
+    unsafe { arch::irq_restore(irqs) };
+    result
+}
+
+/// Each of the spaces has a turn, again and again; at the end none is loaded.
+struct Rounds<'a> {
+    spaces: &'a [AddressSpace<Cpus>],
+    pages: usize,
+    loaded: Option<&'a AddressSpace<Cpus>>,
+}
+
+/// What came of one.
+struct Round {
+    /// Of a turn.
+    refills: f64,
+    times_ns: [u64; SPACES],
+}
+
+impl<'a> Rounds<'a> {
+    fn of(spaces: &'a [AddressSpace<Cpus>], pages: usize) -> Self {
+        Self {
+            spaces,
+            pages,
+            loaded: None,
         }
     }
-    is_well
+
+    /// `None` if a read found another space's page.
+    fn next(&mut self) -> Option<Round> {
+        let (mut refills, mut times_ns) = (0, [0; SPACES]);
+        for (number, space) in self.spaces.iter().enumerate() {
+            let turn = turn(self.loaded.replace(space), space, number, self.pages)?;
+            times_ns[number] = turn.ns;
+            refills += turn.refills;
+        }
+        Some(Round {
+            refills: refills as f64 / self.spaces.len() as f64,
+            times_ns,
+        })
+    }
+}
+
+impl Drop for Rounds<'_> {
+    fn drop(&mut self) {
+        if let Some(loaded) = self.loaded {
+            SHOOTDOWN.switch_away(loaded, memory::kernel_root());
+        }
+    }
 }
 
 /// Refills of a turn, the first one after a return and in the steady state, where they are counted.

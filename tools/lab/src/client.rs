@@ -85,6 +85,8 @@ pub struct Client {
 struct Machine {
     /// The emulator's program.
     qemu: String,
+    /// The Debian packages that have it, and its firmware.
+    packages: String,
     /// What it has to be told of the machine. `{options}` stands for a file with the command line, where the machine is not given that; behind it zeros.
     arguments: String,
 }
@@ -209,6 +211,17 @@ pub fn port(name: &str) -> Outcome<Client> {
             "`./lab doctor` names the package",
         )),
     }
+}
+
+/// The emulators of all machines that are no PCs, each with its Debian packages.
+///
+/// # Errors
+/// A client is not understood.
+pub fn emulators() -> Outcome<Vec<(String, String)>> {
+    let machines = read_all()?.into_iter().filter_map(|client| client.machine);
+    Ok(machines
+        .map(|machine| (machine.qemu, machine.packages))
+        .collect())
 }
 
 /// All clients, by name.
@@ -346,7 +359,9 @@ impl Client {
                 let accel = run.accel.settle(run.cpus)?.arguments();
                 (run.qemu, format!("{accel} {DEBUG_EXIT}"))
             }
-            Some(Machine { qemu, arguments }) => {
+            Some(Machine {
+                qemu, arguments, ..
+            }) => {
                 let file = self.write_options(&format!("{line} {options}"))?;
                 let arguments = filled(arguments, &[("options", &file.to_string_lossy())]);
                 (Path::new(qemu), format!("{EMULATED} {arguments}"))

@@ -1,5 +1,6 @@
 //! `lab doctor`: what is present, what is missing, and the command that installs it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -8,7 +9,7 @@ use crate::cli::Doctor;
 use crate::failure::Outcome;
 use crate::machine::disc;
 use crate::machine::{self, HOW_TO_FETCH, answer};
-use crate::{cargo, image, place, session};
+use crate::{cargo, client, image, place, session};
 
 /// The emulator, as it is listed.
 const QEMU: &str = "qemu";
@@ -23,7 +24,7 @@ struct Item {
     /// What it is good for, said when it is missing.
     purpose: &'static str,
     /// How to get it.
-    remedy: &'static str,
+    remedy: String,
     is_required: bool,
 }
 
@@ -36,6 +37,7 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     items.extend(machines(doctor)?);
     items.extend(discs());
     items.push(packages());
+    items.push(architectures()?);
     items.extend(checkers());
     items.extend(helpers());
     for item in &items {
@@ -72,13 +74,13 @@ fn item(
     name: &'static str,
     found: Option<String>,
     purpose: &'static str,
-    remedy: &'static str,
+    remedy: impl Into<String>,
 ) -> Item {
     Item {
         name,
         found,
         purpose,
-        remedy,
+        remedy: remedy.into(),
         is_required: false,
     }
 }
@@ -184,6 +186,24 @@ fn packages() -> Item {
         "make file systems of Debian packages (`./lab image`)",
         image::INSTALL,
     )
+}
+
+/// What emulates other architectures.
+fn architectures() -> Outcome<Item> {
+    let emulators: BTreeMap<String, String> = client::emulators()?.into_iter().collect();
+    let is_there = |name: &String| which::which(name).is_ok();
+    let names: Vec<&str> = emulators.keys().map(String::as_str).collect();
+    let packages: BTreeSet<&str> = emulators.values().flat_map(|it| it.split(' ')).collect();
+    let packages: Vec<&str> = packages.into_iter().collect();
+    Ok(item(
+        "other architectures",
+        emulators.keys().all(is_there).then(|| names.join(", ")),
+        "clients and ports on other processors than x86-64, in `./lab test` and by --arch",
+        format!(
+            "sudo apt-get install --no-install-recommends {}",
+            packages.join(" ")
+        ),
+    ))
 }
 
 /// What `./lab test` checks the source with.
