@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the machine of one architecture:  ./build.sh ARCHITECTURE IMAGE
+# Builds the machine of one architecture, or lints it:  ./build.sh ARCHITECTURE IMAGE|--lint
 # Ends with 77 where something is missing that it takes.
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.."
@@ -20,12 +20,15 @@ loongarch64) target=loongarch64-unknown-none-softfloat ;;
     exit 2
     ;;
 esac
-build=(cargo build --quiet --release -p shootdown-ports --target "$target")
+options=(--quiet --release -p shootdown-ports --target "$target")
 if ! rustup target list --installed | grep -q "^$target\$"; then
     # Some mirrors have no library for the target; the compiler builds its own then.
     rustup component list --installed | grep -q '^rust-src' || missing "$target" "rustup target add $target, or rustup component add rust-src"
     export RUSTC_BOOTSTRAP=1
-    build+=(-Zbuild-std=core)
+    options+=(-Zbuild-std=core)
 fi
-"${build[@]}"
+if [ "$image" = --lint ]; then
+    exec cargo clippy "${options[@]}" -- -D warnings
+fi
+cargo build "${options[@]}"
 cp "${CARGO_TARGET_DIR:-target}/$target/release/shootdown-ports" "$image"

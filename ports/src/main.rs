@@ -24,18 +24,46 @@ use options::Options;
 
 static OPTIONS: AtBoot<Options> = AtBoot::new();
 
-/// What there is to be done: its name, what the boot CPU does, and what every other CPU does whenever it has come online.
-const WORKS: [(&str, fn(&Options) -> bool, fn() -> !); 3] = [
-    ("torture", torture::lead, torture::follow),
-    ("shoot", shoot::lead, shoot::follow),
-    ("pingpong", pingpong::run, wait_for_ever),
-];
+/// What there is to be done.
+struct Work {
+    name: &'static str,
+    /// What the boot CPU does; false if something was wrong.
+    lead: fn(&Options) -> bool,
+    /// What every other CPU does whenever it has come online.
+    follow: fn() -> !,
+}
+
+impl Work {
+    const ALL: [Self; 3] = [
+        Self {
+            name: "torture",
+            lead: torture::lead,
+            follow: torture::follow,
+        },
+        Self {
+            name: "shoot",
+            lead: shoot::lead,
+            follow: shoot::follow,
+        },
+        Self {
+            name: "pingpong",
+            lead: pingpong::run,
+            follow: wait_for_ever,
+        },
+    ];
+
+    /// What the options ask for.
+    fn asked() -> Option<Self> {
+        let name = OPTIONS.get().work();
+        Self::ALL.into_iter().find(|work| work.name == name)
+    }
+}
 
 /// The boot CPU, with its stack, before any other is started.
 fn boot() -> ! {
     OPTIONS.set_once(Options::read);
     let options = OPTIONS.get();
-    let Some((_, lead, _)) = WORKS.iter().find(|(name, ..)| *name == options.work()) else {
+    let Some(work) = Work::asked() else {
         console::say!("ports: work={} is not known", options.work());
         end(false);
     };
@@ -50,14 +78,13 @@ fn boot() -> ! {
     platform::attach();
     cpus::start_all(options.number("cpus", 1) as usize);
     console::say!("ports: {} cpus={}", arch::NAME, cpus::count());
-    end(lead(options))
+    end((work.lead)(options))
 }
 
 /// Every other CPU, when it is online.
 fn work() -> ! {
-    let options = OPTIONS.get();
-    let known = WORKS.iter().find(|(name, ..)| *name == options.work());
-    known.map_or(wait_for_ever as fn() -> !, |(.., follow)| *follow)()
+    let work = Work::asked().expect("the boot CPU has looked");
+    (work.follow)()
 }
 
 fn wait_for_ever() -> ! {

@@ -37,11 +37,12 @@ struct Turn {
     refills: u64,
 }
 
-/// Rows of each policy, number of spaces and of pages that the options name; whether each read found its own space's page.
+/// Rows of each policy; whether each read found its own space's page, and tags kept what the options ask for.
 pub fn run(options: &Options) -> bool {
     let spaces = options.number("spaces", 2).clamp(2, SPACES as u64) as usize;
     let pages = options.number("pages", 64).min(PAGES as u64) as usize;
     (0..SPACES).for_each(prepare);
+    let mut refills_before = None;
     [
         ("before", Policy::BEFORE),
         ("published", Policy::PUBLISHED),
@@ -50,12 +51,17 @@ pub fn run(options: &Options) -> bool {
     .into_iter()
     .all(|(name, policy)| {
         SHOOTDOWN.set_policy(policy);
-        measure(name, spaces, pages).is_some()
+        let Some(refills) = measure(name, spaces, pages) else {
+            say!("ports: a space has read a page of another one's");
+            return false;
+        };
+        let before = *refills_before.get_or_insert(refills);
+        name == "before" || refills.are_few(&before, options)
     })
 }
 
 /// A row of the policy that is set; `None` if a read found another space's page.
-fn measure(name: &str, spaces: usize, pages: usize) -> Option<()> {
+fn measure(name: &str, spaces: usize, pages: usize) -> Option<Refills> {
     let mut first_refills = 0.0;
     for _ in 0..FIRSTS {
         first_refills += with_spaces(|all| {
@@ -79,11 +85,11 @@ fn measure(name: &str, spaces: usize, pages: usize) -> Option<()> {
     })?;
     samples_ns[..count].sort_unstable();
     let (median_ns, p99_ns) = (samples_ns[count / 2], samples_ns[count * 99 / 100]);
-    let counted = Counted(arch::refills().map(|_| (first_refills, refills)));
+    let refills = Refills(arch::refills().map(|_| [first_refills, refills]));
     say!(
-        r#"@row {{"policy":"{name}","spaces":{spaces},"pages":{pages},"median_ns":{median_ns},"p99_ns":{p99_ns}{counted}}}"#
+        r#"@row {{"policy":"{name}","spaces":{spaces},"pages":{pages},"median_ns":{median_ns},"p99_ns":{p99_ns}{refills}}}"#
     );
-    Some(())
+    Some(refills)
 }
 
 /// With spaces that have never been loaded, and interrupts off.
@@ -147,12 +153,29 @@ impl Drop for Rounds<'_> {
 }
 
 /// Refills of a turn, the first one after a return and in the steady state, where they are counted.
-struct Counted(Option<(f64, f64)>);
+#[derive(Clone, Copy)]
+struct Refills(Option<[f64; 2]>);
 
-impl fmt::Display for Counted {
+impl Refills {
+    /// Whether they are no more, in percent of what they were `before`, than the options allow.
+    fn are_few(&self, before: &Self, options: &Options) -> bool {
+        let (Some(refills), Some(before)) = (self.0, before.0) else {
+            return true;
+        };
+        let most = ["most_first_percent", "most_percent"].map(|name| options.number(name, 100));
+        let are_few =
+            (0..2).all(|kind| refills[kind] * 100.0 <= before[kind] * most[kind] as f64 + 1.0);
+        if !are_few {
+            say!("ports: {refills:?} refills a turn, of {before:?}, are more than {most:?} %");
+        }
+        are_few
+    }
+}
+
+impl fmt::Display for Refills {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some((first, steady)) => {
+            Some([first, steady]) => {
                 write!(f, r#","first_refills":{first:.3},"refills":{steady:.3}"#)
             }
             None => Ok(()),

@@ -64,6 +64,9 @@ pub struct Client {
     features: Vec<String>,
     /// The program that builds the image, and its arguments; run in the folder. With `{cpus}` an image is for one number of CPUs.
     build: Vec<String>,
+    /// The program that lints it, if cargo's own lints do not reach it.
+    #[serde(default)]
+    lint: Vec<String>,
     /// What it runs on if that is not a PC.
     machine: Option<Machine>,
     /// As QEMU has it.
@@ -74,6 +77,9 @@ pub struct Client {
     /// How it ends if all is well.
     #[serde(flatten)]
     success: Ending,
+    /// Further words for its command line with which it ends well, too, each a check of its own.
+    #[serde(default)]
+    pub runs: Vec<String>,
     /// What makes it fail on purpose, and how it ends then.
     #[serde(default)]
     pub breaks: Vec<Break>,
@@ -285,7 +291,22 @@ impl Client {
         let (library, path) = (library.to_string_lossy(), image.to_string_lossy());
         let cpus = cpus.to_string();
         let values = [("library", &*library), ("image", &*path), ("cpus", &*cpus)];
-        let mut words = self.build.iter().map(|word| filled(word, &values));
+        self.run_own(&self.build, &values)?;
+        Ok(image)
+    }
+
+    /// Lints it; none if it has nothing for that.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), or there is something to say.
+    pub fn lint(&self) -> Option<Outcome<()>> {
+        (!self.lint.is_empty()).then(|| self.run_own(&self.lint, &[]))
+    }
+
+    /// Runs a program of its folder.
+    fn run_own(&self, words: &[String], values: &[(&str, &str)]) -> Outcome<()> {
+        let name = &self.name;
+        let mut words = words.iter().map(|word| filled(word, values));
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(self.folder.join(program));
         command.args(words).current_dir(&self.folder);
@@ -299,7 +320,7 @@ impl Client {
             )));
         };
         match status.code() {
-            Some(0) => Ok(image),
+            Some(0) => Ok(()),
             Some(MISSING) => Err(Failure::input(format!("cannot build {name}"), why.trim())),
             _ => Err(Failure::work(format!("cannot build {name}:\n{why}"))),
         }

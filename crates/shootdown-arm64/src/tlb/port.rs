@@ -85,8 +85,8 @@ macro_rules! tlbi {
 impl Port for Hardware {
     #[inline]
     fn dsb(&self, kind: Dsb) {
-        // SAFETY: barriers have no effect but ordering; not `nomem`, so that the compiler orders too.
         match kind {
+            // SAFETY: barriers have no effect but ordering; not `nomem`, so that the compiler orders too.
             Dsb::Full => unsafe { core::arch::asm!("dsb ish", options(nostack, preserves_flags)) },
             // SAFETY: as above.
             Dsb::Stores => unsafe {

@@ -32,9 +32,10 @@ const TIMER_ID: usize = 27;
 const SPECIAL: usize = 1020;
 
 static AFFINITIES: AffinityMap<MAX_CPUS> = AffinityMap::new();
-// SAFETY: 1. `prepare` enables them on each CPU. 1. no affinity is above 15. 2. each handles the interrupt.
-static GIC: Gic3<SystemRegisters> =
-    unsafe { Gic3::new(SystemRegisters::new(), RangeSelector::Absent) };
+// SAFETY: 1. `prepare` enables them on each CPU, before it sends.
+const REGISTERS: SystemRegisters = unsafe { SystemRegisters::new() };
+// SAFETY: 1. no affinity is above 15. 2. each CPU handles the interrupt.
+static GIC: Gic3<SystemRegisters> = unsafe { Gic3::new(REGISTERS, RangeSelector::Absent) };
 
 fn write(register: usize, value: u32) {
     // SAFETY: a register of the board's.
@@ -48,7 +49,7 @@ fn read(register: usize) -> u32 {
 
 /// Where a CPU is.
 pub fn affinity(cpu: usize) -> Affinity {
-    Affinity::from_mpidr((cpu % CLUSTER | cpu / CLUSTER << 8) as u64)
+    Affinity::from_mpidr(((cpu % CLUSTER) | ((cpu / CLUSTER) << 8)) as u64)
 }
 
 /// On each CPU, interrupts off.

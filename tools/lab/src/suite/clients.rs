@@ -10,7 +10,7 @@ use crate::machine;
 use crate::session;
 
 const SECONDS: u32 = 3;
-/// On how many CPUs it has to notice its mistakes.
+/// On how many CPUs it has to notice its mistakes, and has its further runs.
 const BROKEN_ON: usize = 2;
 
 /// Runs them all, where there is an emulator and what building them takes.
@@ -44,14 +44,19 @@ fn check_one(test: &Test, qemu: &Path, client: &Client, tally: &mut Tally) {
     };
     let label = |what: &str| format!("clients: {} {what}", client.name);
     let on = |cpus: &usize| label(&format!("on {cpus} CPUs"));
+    let with = |options: &str| label(&format!("with {options}"));
     let notices = |options: &str| label(&format!("notices {options}"));
     let is_wanted = machines.iter().any(|cpus| tally.is_wanted(&on(cpus)))
+        || client.runs.iter().any(|it| tally.is_wanted(&with(it)))
         || client
             .breaks
             .iter()
             .any(|it| tally.is_wanted(&notices(&it.options)));
     if !is_wanted {
         return;
+    }
+    if let Some(linted) = client.lint() {
+        tally.check(&label("lints"), || linted.map(|()| String::new()));
     }
     for cpus in machines {
         let image = match client.build(*cpus) {
@@ -63,6 +68,11 @@ fn check_one(test: &Test, qemu: &Path, client: &Client, tally: &mut Tally) {
             client.boot(&image, run(*cpus), "", &mut |_| ())
         });
         if *cpus == BROKEN_ON {
+            for options in &client.runs {
+                tally.check(&with(options), || {
+                    client.boot(&image, run(BROKEN_ON), options, &mut |_| ())
+                });
+            }
             for mistake in &client.breaks {
                 tally.check(&notices(&mistake.options), || {
                     client.boot_broken(&image, run(BROKEN_ON), mistake)
