@@ -31,7 +31,7 @@ use crate::watchdog::Stall;
 ///    this CPU runs but the caller's (non-maskable interrupts excepted, and those never enter the engine).
 /// 3. After [`local_flush`](Self::local_flush) returns, this CPU uses no translation, and no cached
 ///    page-table entry, that the operation names and that was established before the call; walks after it see all stores to page
-///    tables that this CPU could see before (Arm, RISC-V: the barriers around the instruction are part of it).
+///    tables that this CPU could see before (Arm, RISC-V, LoongArch: the barriers around the instruction are part of it).
 /// 4. After [`load_root`](Self::load_root) returns, this CPU uses no non-global translation of any other
 ///    root, nor one of the new root that was established before the call. After
 ///    [`load_tagged_root`](Self::load_tagged_root) it uses none but those that were established under the new tag,
