@@ -12,7 +12,8 @@ missing() {
 
 command -v rustup >/dev/null 2>&1 || missing rustup "install it from https://rustup.rs"
 case $arch in
-riscv64) target=riscv64gc-unknown-none-elf ;;
+# Traps save no floating-point registers.
+riscv64) target=riscv64imac-unknown-none-elf ;;
 aarch64) target=aarch64-unknown-none-softfloat ;;
 loongarch64) target=loongarch64-unknown-none-softfloat ;;
 *)

@@ -23,7 +23,7 @@ static ONLINE: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub struct AtBoot<T>(OnceCell<T>);
 
-// SAFETY: the boot CPU writes it before it starts others.
+// SAFETY: duty 1 of `set_once`: it is written before another CPU runs.
 unsafe impl<T: Sync> Sync for AtBoot<T> {}
 
 impl<T> AtBoot<T> {
@@ -33,7 +33,10 @@ impl<T> AtBoot<T> {
     }
 
     /// Makes it, unless it is there.
-    pub fn set_once(&self, make: impl FnOnce() -> T) {
+    ///
+    /// # Safety
+    /// 1. The first call has returned before another CPU is started.
+    pub unsafe fn set_once(&self, make: impl FnOnce() -> T) {
         self.0.get_or_init(make);
     }
 
@@ -62,16 +65,22 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Brings this CPU online, and then as many as are `wanted` together, if there are so many. Boot CPU.
-pub fn start_all(wanted: usize) {
+/// Brings this CPU online, and then so many that there are `wanted` together; false if there are fewer. Boot CPU.
+pub fn start_all(wanted: usize) -> bool {
     come_online();
     COUNT.store(1, Ordering::Relaxed);
-    for cpu in 1..wanted.min(MAX_CPUS) {
+    if !(1..=MAX_CPUS).contains(&wanted) {
+        say!("ports: cpus={wanted} is not from 1 to {MAX_CPUS}");
+        return false;
+    }
+    for cpu in 1..wanted {
         if !start(cpu) {
-            return say!("ports: cpu{cpu} does not come");
+            say!("ports: cpu{cpu} does not come; there are fewer than cpus={wanted}");
+            return false;
         }
         COUNT.store(cpu + 1, Ordering::Relaxed);
     }
+    true
 }
 
 /// Starts a CPU, and waits until it is online; false if it does not come. A CPU that stops may take a while until it can be started again.

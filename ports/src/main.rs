@@ -61,7 +61,8 @@ impl Work {
 
 /// The boot CPU, with its stack, before any other is started.
 fn boot() -> ! {
-    OPTIONS.set_once(Options::read);
+    // SAFETY: 1. no other CPU runs.
+    unsafe { OPTIONS.set_once(Options::read) };
     let options = OPTIONS.get();
     let Some(work) = Work::asked() else {
         console::say!("ports: work={} is not known", options.work());
@@ -76,7 +77,9 @@ fn boot() -> ! {
     }
     memory::prepare();
     platform::attach();
-    cpus::start_all(options.number("cpus", 1) as usize);
+    if !cpus::start_all(options.number("cpus", 1) as usize) {
+        end(false);
+    }
     console::say!("ports: {} cpus={}", arch::NAME, cpus::count());
     end((work.lead)(options))
 }

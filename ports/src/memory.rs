@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use shootdown::{AddressSpace, KernelRoot, PageSize, Root};
+use shootdown::{
+    AddressSpace, FlushRange, FlushRanges, FlushScope, FreedTables, KernelRoot, PageSize, Root,
+};
 use shootdown_torture::{Memory, Region};
 
 use crate::arch;
@@ -68,10 +70,12 @@ pub fn prepare() {
         let leaves = Leaves::new(SPACE_TOP, &ABOVE[index], false);
         (AddressSpace::new(&SHOOTDOWN, root), leaves)
     };
-    SPACES_OF_MACHINE.set_once(|| Spaces {
+    let spaces = || Spaces {
         spaces: core::array::from_fn(space),
         kernel,
-    });
+    };
+    // SAFETY: 1. no other CPU runs.
+    unsafe { SPACES_OF_MACHINE.set_once(spaces) };
 }
 
 impl Spaces {
@@ -151,8 +155,19 @@ impl Memory<MAX_CPUS> for Spaces {
         if platform::is_broken_by(Break::FreeEarly) {
             self.give_away(region, page);
         }
+        let leaves = self.leaves(region);
+        if arch::BREAKS_BEFORE_MAKE && frame.is_some() && leaves.is_mapped(page) {
+            leaves.map(page, None);
+            let address = leaves.address(page);
+            let ranges = FlushRanges::from(FlushRange::pages(address, 1, arch::PAGE_SIZE)).strict();
+            let scope = match region {
+                Region::Space(index) => FlushScope::from(&self.spaces[index].0),
+                _ => FlushScope::Kernel,
+            };
+            SHOOTDOWN.flush(scope, ranges, FreedTables::No);
+        }
         let frame = frame.map(|frame| PAGES_OF_MEMORY[frame].physical());
-        self.leaves(region).map(page, frame);
+        leaves.map(page, frame);
     }
 
     fn load(&self, region: Region, page: usize) -> Option<u64> {

@@ -35,9 +35,9 @@ static IS_LATE: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_
 pub enum Break {
     /// None.
     Nothing,
-    /// Flushes that others ask for are acknowledged, and not carried out.
+    /// Flushes in the handler of the engine's interrupt are acknowledged, and not carried out. (Those of functions that others call there are left out, too.)
     NoRemote,
-    /// Flushes that others ask for are acknowledged before they are carried out: nobody waits for them.
+    /// They are acknowledged before they are carried out: nobody waits for them.
     NoWait,
     /// The frame of a page is given away before the flush.
     FreeEarly,

@@ -119,6 +119,11 @@ impl Leaves {
         LEAF_TABLES[self.table_of(page)].set(page % PAGES_PER_TABLE, entry);
     }
 
+    /// Whether a page shows a frame.
+    pub fn is_mapped(&self, page: usize) -> bool {
+        self.entry(page) != arch::empty(self.is_global)
+    }
+
     /// The entry of a page.
     pub fn entry(&self, page: usize) -> u64 {
         let table = &LEAF_TABLES[self.table_of(page)];

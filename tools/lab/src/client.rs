@@ -183,7 +183,10 @@ pub fn command(arguments: &cli::Client) -> Outcome<ExitCode> {
     }
     let emulator = &arguments.emulator;
     let run = Run {
-        qemu: &machine::find_or_install(session::qemu_name(emulator).as_deref())?,
+        qemu: &match client.is_pc() {
+            true => machine::find_or_install(session::qemu_name(emulator).as_deref())?,
+            false => PathBuf::new(),
+        },
         accel: emulator.accel,
         cpus,
         seconds: arguments.seconds,
@@ -275,6 +278,16 @@ impl Client {
         let machine = self.machine.iter().map(|machine| machine.qemu.clone());
         let mut needed = self.needs.iter().map(named).chain(machine);
         needed.find(|name| which::which(name).is_err())
+    }
+
+    /// Whether a line of its console says that all is well.
+    pub fn says_success(&self, line: &str) -> bool {
+        self.success.says.are_in(line)
+    }
+
+    /// Whether it runs on a PC, whose emulator is the caller's.
+    pub fn is_pc(&self) -> bool {
+        self.machine.is_none()
     }
 
     /// Builds its library and its image for so many CPUs, and returns where that is until this process ends.

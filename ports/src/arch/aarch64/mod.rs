@@ -120,13 +120,15 @@ pub fn stop_cpu() -> ! {
 
 /// Loads the kernel's root, and lets interrupts through. Interrupts are off.
 pub fn prepare_cpu() {
-    TLB.set_once(|| {
+    let make = || {
         // SAFETY: 1. EL1.
         let features = Features::of(unsafe { IdRegisters::read() });
         let empty = EMPTY.physical() as u64;
         // SAFETY: 1. the CPUs are alike. 2. `TCR` says so, and DS is 0. 3. a static. 4. each comes by here.
         unsafe { Tlb::new(PORT, &features, Errata::of(&features), Granule::Kib4, empty) }
-    });
+    };
+    // SAFETY: 1. the boot CPU comes here before it starts another.
+    unsafe { TLB.set_once(make) };
     let tlb = TLB.get();
     // SAFETY: 1. interrupts are off. 2. the kernel is in the upper half, and CnP is 0.
     let _: AsidBits = unsafe { tlb.start() };
@@ -207,6 +209,9 @@ pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
     // SAFETY: 1. the engine's. 2. roots are statics, and the kernel is in the upper half. 3. there are no more slots than tags. 4. the engine says so.
     unsafe { TLB.get().load_tagged_root(root, asid, entries) };
 }
+
+/// An entry that leads elsewhere is emptied and flushed first (DDI 0487, D8.16 "TLB maintenance", "break-before-make").
+pub const BREAKS_BEFORE_MAKE: bool = true;
 
 /// Whether other CPUs can be flushed without an interrupt.
 pub const FLUSHES_REMOTELY: bool = true;

@@ -144,11 +144,13 @@ pub fn prepare_cpu() {
     unsafe { WALK.apply(false) };
     // SAFETY: 1. interrupts are off. 2. it is for these tables, and nothing else uses that register.
     unsafe { refill::install(physical(refill::handler(Levels::Three).addr()) as u64) };
-    TLB.set_once(|| {
+    let make = || {
         let width = Tlb::detect_width(&port);
         // SAFETY: 1. all pages have this size; the CPUs are alike. 2. nobody else does, and each of them comes by here.
         unsafe { Tlb::with_port(port, SIZE, width) }
-    });
+    };
+    // SAFETY: 1. the boot CPU comes here before it starts another.
+    unsafe { TLB.set_once(make) };
     TLB.get().start();
     // SAFETY: 1. and 2. roots are statics, and the kernel is in a window.
     unsafe { TLB.get().load_root(memory::kernel_root().as_u64()) };
@@ -228,6 +230,9 @@ pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
     // SAFETY: 1. and 2. roots are statics, and the kernel is in a window or in the upper half. 3. the engine says so. 4. there are no more slots.
     unsafe { TLB.get().load_tagged_root(root, asid, entries) };
 }
+
+/// Whether an entry that leads elsewhere is emptied and flushed first.
+pub const BREAKS_BEFORE_MAKE: bool = false;
 
 /// Whether other CPUs can be flushed without an interrupt.
 pub const FLUSHES_REMOTELY: bool = false;

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use shootdown::remote::{FlushRequest, RemoteFlush, RemoteTargets};
 use shootdown::tags::{Asid, TagEntries};
-use shootdown::{FreedTables, IpiRefused, LocalFlush, PageSize};
+use shootdown::{FlushRange, FreedTables, IpiRefused, LocalFlush, PageSize};
 use shootdown_riscv::ipi::{Port as _, RemoteFences, SbiArguments, SbiReturn};
 use shootdown_riscv::irq::Port as _;
 use shootdown_riscv::tlb::{self, AsidBits, Depth};
@@ -123,10 +123,12 @@ pub fn prepare_cpu() {
     };
     // SAFETY: 1. it maps all memory where it is. 2. it is a table of the top level.
     unsafe { tlb(AsidBits::NONE).load_root(root) };
-    TLB.set_once(|| {
+    let make = || {
         // SAFETY: 1. interrupts are off, and the root is loaded.
         tlb(unsafe { tlb::detect_asid_bits(&HART) })
-    });
+    };
+    // SAFETY: 1. the boot CPU comes here before it starts another.
+    unsafe { TLB.set_once(make) };
     TLB.get().flush_all();
     // SAFETY: the handlers are there.
     unsafe { asm!("csrw sie, {}", in(reg) SOFTWARE_AND_TIMER) };
@@ -200,6 +202,9 @@ pub unsafe fn load_root(root: u64, asid: Asid, entries: TagEntries) {
     unsafe { TLB.get().load_tagged_root(root, asid, entries) };
 }
 
+/// Whether an entry that leads elsewhere is emptied and flushed first.
+pub const BREAKS_BEFORE_MAKE: bool = false;
+
 /// Whether other CPUs can be flushed without an interrupt.
 pub const FLUSHES_REMOTELY: bool = true;
 
@@ -207,23 +212,22 @@ pub const FLUSHES_REMOTELY: bool = true;
 pub fn flush_remote(targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
     // SAFETY: 1. QEMU has OpenSBI, which waits.
     let fences = unsafe { RemoteFences::new(HART, &HARTS) };
-    let mut words = [0];
-    targets.take_if(|cpu| {
-        words[0] |= 1 << cpu.index();
-        true
-    });
-    let by_range = request.freed_tables() == FreedTables::No;
-    let flushed = match by_range {
-        true => request.ranges().try_for_each(|range| {
-            let bytes = range.page_count().saturating_mul(range.page_size().bytes());
-            match range == shootdown::FlushRange::WHOLE {
-                true => fences.flush_all(&words),
-                false => fences.flush_range(&words, range.start() as u64, bytes as u64),
-            }
-        }),
-        false => fences.flush_all(&words),
+    let words = targets.as_set().words();
+    let by_range = |range: FlushRange| {
+        let bytes = range.page_count().saturating_mul(range.page_size().bytes());
+        match range == FlushRange::WHOLE {
+            true => fences.flush_all(words),
+            false => fences.flush_range(words, range.start() as u64, bytes as u64),
+        }
     };
-    flushed.expect("the firmware fences for harts that run");
+    let flushed = match request.freed_tables() {
+        FreedTables::No => request.ranges().try_for_each(by_range),
+        FreedTables::Yes => fences.flush_all(words),
+    };
+    // Else they are interrupted.
+    if flushed.is_ok() {
+        targets.take_all();
+    }
     RemoteFlush::Done
 }
 

@@ -111,7 +111,17 @@ impl Machine {
             }
             Self::Port(client, image) => {
                 let command = ports::command(client, image, start)?;
-                run_process(command, start.deadline, on_line)
+                let mut is_well = false;
+                let (status, account) = run_process(command, start.deadline, &mut |line| {
+                    is_well |= client.says_success(line);
+                    on_line(line);
+                })?;
+                // Its emulator has no other status than 0.
+                let status = status.map(|status| status.max(i32::from(!is_well)));
+                Ok((
+                    status,
+                    format!("{account}; it did not say that all is well"),
+                ))
             }
         }
     }

@@ -23,7 +23,11 @@ pub fn check(test: &Test, tally: &mut Tally) {
     let qemu = machine::find_qemu(named.as_deref()).ok().flatten();
     for client in clients {
         let name = format!("clients: {}", client.name);
-        match (&qemu, client.missing()) {
+        let qemu = match client.is_pc() {
+            true => qemu.as_deref(),
+            false => Some(Path::new("")),
+        };
+        match (qemu, client.missing()) {
             (None, _) => tally.skip(&name, "there is no QEMU here"),
             _ if client.is_slow && !test.soak => {
                 tally.skip(&name, "takes minutes to build; left out without --soak");

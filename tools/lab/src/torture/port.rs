@@ -27,7 +27,10 @@ pub fn run(arch: &str, arguments: &Torture) -> Outcome<Ended> {
         hearing.listen(line);
     });
     let trouble = match ended {
-        Err(failure) if hearing.verdict.is_none() => Some(failure.to_string()),
+        // Violations are told by the verdict.
+        Err(failure) if hearing.verdict.is_none_or(|it| it.violations == 0) => {
+            Some(failure.to_string())
+        }
         _ => None,
     };
     Ok(Ended { hearing, trouble })
