@@ -1,19 +1,10 @@
-/* COM1, the end of the machine, and the command line. */
+/* The console, the end of the machine, and the command line. */
 #include <stdarg.h>
 
 #include "kernel.h"
 
-#define COM1 0x3f8
-
 uint32_t cpu_count = 1, seconds = 3;
 bool is_broken, is_deaf;
-
-static void put(char c)
-{
-    while ((in8(COM1 + 5) & 0x20) == 0)
-        pause();
-    out8(COM1, (uint8_t)c);
-}
 
 static void put_number(uint64_t number, uint32_t base)
 {
@@ -41,14 +32,14 @@ void print(const char *format, ...)
     va_end(arguments);
 }
 
-/* QEMU ends with 2v + 1: 33 if all is good, else 35. If several CPUs end the machine, the first one does. */
+/* With 33 if all is good, else 35. If several CPUs end the machine, the first one does. */
 _Noreturn void end(bool is_good, const char *why)
 {
     static uint32_t is_ending;
     irqs_off(NULL);
     if (__atomic_exchange_n(&is_ending, 1, __ATOMIC_RELAXED) == 0) {
         print("c-kernel: %s\n", why);
-        out8(0xf4, is_good ? 16 : 17);
+        end_machine(is_good ? 33 : 35);
     }
     for (;;)
         pause();
@@ -79,11 +70,9 @@ static void read_word(const char *word)
     is_deaf |= *word == 'b' && last == 'l';
 }
 
-/* The start info has the address of the command line at offset 24 ("x86/HVM direct boot ABI"). */
 void read_options(void)
 {
-    extern uint32_t start_info;
-    const char *line = (const char *)*(uint64_t *)(uintptr_t)(start_info + 24);
+    const char *line = command_line();
     for (bool begins = true; line != NULL && *line != 0; begins = *line++ == ' ')
         if (begins)
             read_word(line);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch.h"
 #include "shootdown.h"
 
 extern shootdown_engine_t engine;
@@ -19,8 +20,10 @@ _Noreturn void end(bool is_good, const char *why);
 void check(shootdown_status_t status, const char *what);
 void read_options(void);
 
-/* cpu.c */
+/* platform.c */
 extern const shootdown_platform_t platform;
+
+/* The processor's cpu.c */
 uint32_t cpu_number(void *user);
 uint64_t now_ns(void *user);
 size_t irqs_off(void *user);
@@ -28,23 +31,10 @@ void irqs_restore(void *user, size_t flags);
 void cpu_start(uint32_t cpu);
 void start_clock(void);
 void start_others(void);
-
-static inline void out8(uint16_t port, uint8_t value)
-{
-    __asm__ volatile("outb %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static inline uint8_t in8(uint16_t port)
-{
-    uint8_t value;
-    __asm__ volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
-    return value;
-}
-
-static inline void pause(void)
-{
-    __asm__ volatile("pause" : : : "memory");
-}
+int send_ipi(void *user, uint32_t target);
+void flush_all(void *user);
+void flush_pages(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed);
+void load_root(void *user, uint64_t root);
 
 /* A lock that is taken with interrupts off: who waits for it polls. */
 static inline size_t lock(uint32_t *word)
@@ -64,7 +54,7 @@ static inline void unlock(uint32_t *word, size_t flags)
     irqs_restore(NULL, flags);
 }
 
-/* boot.S */
+/* The processor's boot.S */
 uint64_t probe(uintptr_t address);
 
 /* memory.c */

@@ -8,9 +8,10 @@
 #include "kernel.h"
 
 #define FRAMES (PAGES + 2 * MAX_CPUS)
-#define SLOT_BYTES (1UL << 39)
+#define BETWEEN (LEVELS - 2) /* tables between the root and a leaf table */
+#define SLOT_BYTES (1UL << (12 + 9 * (LEVELS - 1)))
 #define USER_SLOT 1UL   /* of the top-level table: only the space has it */
-#define KERNEL_SLOT 2UL /* every root has it */
+#define KERNEL_SLOT 3UL /* every root has it, and what boot_root has */
 #define NOBODY 0xffUL
 
 typedef struct __attribute__((aligned(4096))) {
@@ -18,11 +19,10 @@ typedef struct __attribute__((aligned(4096))) {
 } page_t;
 
 extern page_t boot_root;
-static page_t root, user_tables[2], kernel_tables[2], nobodys, frames[FRAMES];
+static page_t root, user_tables[BETWEEN], kernel_tables[BETWEEN], nobodys, frames[FRAMES];
 static page_t user_leaves[2], kernel_leaf; /* one of the first two is in use, the other one takes its place */
 static page_t *free_frames[FRAMES];
-static uint32_t free_count, leaf_in_use, tables_lock;
-static bool is_leaf_changing;
+static uint32_t free_count, leaf_in_use, tables_lock, is_leaf_changing;
 static struct {
     page_t *frame;
     uint64_t version, least; /* of the frame; that a reader may see */
@@ -31,11 +31,6 @@ static struct {
 
 shootdown_space_t space;
 uint64_t kernel_root = (uintptr_t)&boot_root;
-
-static uint64_t entry(const page_t *page)
-{
-    return (uintptr_t)page | 3; /* present, writable */
-}
 
 static uintptr_t address_of(uint32_t page)
 {
@@ -52,18 +47,23 @@ static void map_next(uint32_t page)
 {
     pages[page].frame = free_frames[--free_count];
     pages[page].frame->word[0] = ++pages[page].version << 8 | page;
-    *entry_of(page) = entry(pages[page].frame);
+    *entry_of(page) = leaf_entry(pages[page].frame);
+}
+
+/* The entry of a root that leads to a leaf table by these. */
+static uint64_t link_tables(page_t *tables, const page_t *leaf)
+{
+    for (uint32_t i = 0; i < BETWEEN; i++)
+        tables[i].word[0] = table_entry(i + 1 < BETWEEN ? &tables[i + 1] : leaf);
+    return table_entry(tables);
 }
 
 void memory_start(void)
 {
-    user_tables[0].word[0] = entry(&user_tables[1]);
-    user_tables[1].word[0] = entry(&user_leaves[0]);
-    kernel_tables[0].word[0] = entry(&kernel_tables[1]);
-    kernel_tables[1].word[0] = entry(&kernel_leaf);
-    boot_root.word[KERNEL_SLOT] = root.word[KERNEL_SLOT] = entry(&kernel_tables[0]);
-    root.word[0] = boot_root.word[0];
-    root.word[USER_SLOT] = entry(&user_tables[0]);
+    boot_root.word[KERNEL_SLOT] = link_tables(kernel_tables, &kernel_leaf);
+    for (uint32_t slot = 0; slot < 512; slot++)
+        root.word[slot] = boot_root.word[slot];
+    root.word[USER_SLOT] = link_tables(user_tables, &user_leaves[0]);
     nobodys.word[0] = NOBODY;
     for (; free_count < FRAMES; free_count++)
         free_frames[free_count] = &frames[free_count];
@@ -129,19 +129,19 @@ bool page_replace(uint32_t page, uint64_t how)
 bool table_replace(void)
 {
     shootdown_ticket_t ticket = SHOOTDOWN_TICKET_INIT;
-    if (__atomic_exchange_n(&is_leaf_changing, true, __ATOMIC_ACQUIRE))
+    if (__atomic_exchange_n(&is_leaf_changing, 1, __ATOMIC_ACQUIRE))
         return false;
     size_t flags = lock(&tables_lock);
     page_t *old = &user_leaves[leaf_in_use], *new = &user_leaves[leaf_in_use ^= 1];
     for (uint32_t page = 0; page < USER_PAGES; page++)
         new->word[page] = old->word[page];
-    user_tables[1].word[0] = entry(new);
+    user_tables[BETWEEN - 1].word[0] = table_entry(new);
     submit(true, USER_SLOT * SLOT_BYTES, 512, SHOOTDOWN_FREED_TABLES, &ticket);
     unlock(&tables_lock, flags);
     check(shootdown_ticket_drop(&ticket), "shootdown_ticket_drop");
     /* From here on nobody walks the old table. */
     for (uint32_t page = 0; page < USER_PAGES; page++)
-        old->word[page] = entry(&nobodys);
-    __atomic_store_n(&is_leaf_changing, false, __ATOMIC_RELEASE);
+        old->word[page] = leaf_entry(&nobodys);
+    __atomic_store_n(&is_leaf_changing, 0, __ATOMIC_RELEASE);
     return true;
 }

@@ -150,7 +150,7 @@ _Noreturn void cpu_main(uint32_t cpu)
     if (__atomic_add_fetch(&online, 1, __ATOMIC_ACQ_REL) < cpu_count && cpu == 0)
         start_others();
     await(&online, cpu_count);
-    irqs_restore(NULL, 1 << 9);
+    irqs_restore(NULL, INTERRUPTS_ON);
     own[cpu].random = 0x9e3779b97f4a7c15 * (cpu + 1);
     check(shootdown_switch_to(&engine, &space), "shootdown_switch_to");
     for (uint64_t begin = now_ns(NULL); now_ns(NULL) - begin < seconds * 1000000000UL;)

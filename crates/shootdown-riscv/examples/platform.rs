@@ -1,8 +1,6 @@
 //! A whole `Platform` for harts with or without ASIDs, for a kernel that does not preempt. It is generic over the ports, so that the tests run it (`tests/platform.rs`); a kernel has
 //! `Machine<Hardware>`.
-//!
-//! `cargo check -p shootdown-riscv --example platform --target riscv64gc-unknown-none-elf`
-#![cfg_attr(target_os = "none", no_std, no_main)]
+#![cfg_attr(target_os = "none", no_std)]
 
 use shootdown::tags::{AsidSlot, TagEntries};
 use shootdown::{CpuId, CpuSet, Cpus, FreedTables, IpiRefused, LocalFlush, Platform};
@@ -103,13 +101,3 @@ unsafe impl<P: ipi::Port + tlb::Port + irq::Port + Copy + Sync> Platform for Mac
 /// The same on real harts.
 #[cfg(target_arch = "riscv64")]
 pub type RealMachine = Machine<shootdown_riscv::Hardware>;
-
-#[cfg(not(target_os = "none"))]
-#[allow(dead_code)]
-fn main() {}
-
-#[cfg(target_os = "none")]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}

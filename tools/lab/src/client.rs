@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::cargo;
 use crate::cli;
+use crate::doctor;
 use crate::failure::{Doing, Failure, Outcome, last_lines};
 use crate::machine::{self, AccelChoice, Child};
 use crate::{place, session};
@@ -49,7 +50,7 @@ pub struct Client {
     folder: PathBuf,
     /// What it is, in a line.
     about: String,
-    /// Programs that building takes; for `cc` what `CC` in the environment names, if it does.
+    /// Programs that building takes; `VARIABLE=program` is what that variable of the environment names, if it does.
     needs: Vec<String>,
     /// Whether building it takes minutes.
     #[serde(default)]
@@ -268,16 +269,20 @@ fn filled(text: &str, values: &[(&str, &str)]) -> String {
 }
 
 impl Client {
-    /// A program that it needs and that is not there.
+    /// A program or a target that it needs and that is not there.
     pub fn missing(&self) -> Option<String> {
-        let compiler = std::env::var("CC").ok().filter(|name| !name.is_empty());
-        let named = |name: &String| match (&**name, &compiler) {
-            ("cc", Some(compiler)) => compiler.clone(),
-            _ => name.clone(),
+        let named = |need: &String| match need.split_once('=') {
+            None => need.clone(),
+            Some((variable, program)) => std::env::var(variable)
+                .ok()
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| program.to_owned()),
         };
         let machine = self.machine.iter().map(|machine| machine.qemu.clone());
         let mut needed = self.needs.iter().map(named).chain(machine);
-        needed.find(|name| which::which(name).is_err())
+        let program = needed.find(|name| which::which(name).is_err());
+        let has_target = self.package.is_none() || doctor::target(&self.target).is_some();
+        program.or_else(|| (!has_target).then(|| format!("Rust target {}", self.target)))
     }
 
     /// Whether a line of its console says that all is well.

@@ -274,7 +274,7 @@ fn tool(words: &str) -> Option<String> {
 }
 
 /// Whether the toolchain has the standard library for a target.
-fn target(name: &str) -> Option<String> {
+pub fn target(name: &str) -> Option<String> {
     let mut rustc = Command::new("rustc");
     rustc
         .args(["--print", "sysroot"])

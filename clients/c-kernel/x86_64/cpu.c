@@ -38,7 +38,7 @@ size_t irqs_off(void *user)
 
 void irqs_restore(void *user, size_t flags)
 {
-    if ((flags & 1 << 9) != 0)
+    if ((flags & INTERRUPTS_ON) != 0)
         __asm__ volatile("sti" : : : "memory");
 }
 
@@ -135,7 +135,7 @@ void start_others(void)
 }
 
 /* Refused while the one before is on its way. The store to the uncached page is ordered after all that was written before it. */
-static int send_ipi(void *user, uint32_t target)
+int send_ipi(void *user, uint32_t target)
 {
     if ((*apic(APIC_ICR) & 1 << 12) != 0)
         return 1;
@@ -145,14 +145,14 @@ static int send_ipi(void *user, uint32_t target)
 }
 
 /* No page is global, so this is everything. */
-static void flush_all(void *user)
+void flush_all(void *user)
 {
     uint64_t root;
     __asm__ volatile("movq %%cr3, %0; movq %0, %%cr3" : "=r"(root) : : "memory");
 }
 
 /* INVLPG leaves cached page-table entries that do not lead to its address, where EFER.TCE is set (AMD). */
-static void flush_pages(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed)
+void flush_pages(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed)
 {
     for (size_t page = 0; page < count; page++)
         __asm__ volatile("invlpg (%0)" : : "r"(start + (page << page_shift)) : "memory");
@@ -160,26 +160,7 @@ static void flush_pages(void *user, size_t start, size_t count, uint32_t page_sh
         flush_all(user);
 }
 
-static void load_root(void *user, uint64_t root)
+void load_root(void *user, uint64_t root)
 {
     __asm__ volatile("movq %0, %%cr3" : : "r"(root) : "memory");
 }
-
-/* A wait has taken ten seconds. */
-static void on_stall(void *user, const shootdown_stall_t *stall)
-{
-    end(false, stall->text);
-}
-
-/* The library has found a broken duty. */
-void shootdown_panic(const char *text)
-{
-    end(false, text);
-}
-
-const shootdown_platform_t platform = {
-    .current_cpu = cpu_number, .irq_save = irqs_off,       .irq_restore = irqs_restore,
-    .send_ipi = send_ipi,      .flush_pages = flush_pages, .flush_space = flush_all,
-    .flush_all = flush_all,    .load_root = load_root,     .now_ns = now_ns,
-    .on_stall = on_stall,
-};
