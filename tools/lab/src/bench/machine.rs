@@ -36,7 +36,7 @@ pub enum Machine {
     /// Threads as CPUs on this host, in a process of their own: if it dies, the lab says how.
     Hosted(PathBuf),
     /// A machine of another architecture, and its image.
-    Port(Client, PathBuf),
+    Port(Box<Client>, PathBuf),
 }
 
 /// How a machine is started for a group of rows.

@@ -175,7 +175,7 @@ impl Plan for PortPlan {
     fn machines(&self, progress: &mut Progress) -> Outcome<Vec<Machine>> {
         progress.stage("building the machine");
         let image = self.client.build(1)?;
-        Ok(vec![Machine::Port(self.client.clone(), image)])
+        Ok(vec![Machine::Port(Box::new(self.client.clone()), image)])
     }
 
     fn groups(&self) -> Vec<Vec<Start>> {

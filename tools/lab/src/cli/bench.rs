@@ -166,7 +166,7 @@ pub struct CallsBench {
     /// Which.
     pub contest: &'static Contest,
     /// What and where.
-    pub calls: Calls,
+    pub calls: Box<Calls>,
 }
 
 impl Subcommand for CallsBench {
@@ -202,7 +202,7 @@ impl FromArgMatches for CallsBench {
         let contest = CONTESTS.iter().find(|contest| contest.name == name);
         Ok(Self {
             contest: contest.ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?,
-            calls: Calls::from_arg_matches(matches)?,
+            calls: Box::new(Calls::from_arg_matches(matches)?),
         })
     }
 
