@@ -1,12 +1,19 @@
 //! RISC-V, QEMU's machine `virt`.
 
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::ptr::write_volatile;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
+use core::sync::atomic::AtomicUsize;
 
-use alloc::string::String;
+use lazyinit::LazyInit;
+use shootdown::{FlushRange, IpiRefused};
+use shootdown_riscv::tlb::AsidBits;
+use shootdown_riscv::{Features, Hardware, HartId, HartMap, Ipi, Mode, Processor, Way};
 
 pub use page_table_entry::riscv::Rv64PTE as Entry;
+pub use shootdown_riscv::{Tlb, tlb::Depth};
+
+use super::{ENDS_BADLY, ENDS_WELL};
+use crate::platform::CPUS;
 
 /// Levels of page tables: Sv39.
 pub const LEVELS: usize = 3;
@@ -17,9 +24,40 @@ const INTERRUPTS_ON: usize = 1 << 1;
 /// QEMU's device sifive_test: a write of this, with a code in the upper half, ends QEMU with the code.
 const TEST_DEVICE: usize = 0x10_0000;
 const ENDS: u32 = 0x3333;
-/// What a PC under QEMU ends with.
-const ENDS_WELL: u32 = 33;
-const ENDS_BADLY: u32 = 35;
+
+// SAFETY: 1. supervisor mode; OpenSBI leaves TVM clear.
+const HART: Hardware = unsafe { Hardware::new() };
+static HARTS: HartMap<CPUS> = HartMap::new();
+static IPI: Ipi<'static, Hardware, CPUS> = Ipi::new(HART, Way::Sbi(&HARTS));
+/// What this hart has cached, once `prepare_cpu` has run.
+pub static TLB: LazyInit<Tlb<Hardware>> = LazyInit::new();
+
+/// On each CPU, before it is online. ArceOS has the ids of harts for numbers.
+pub fn prepare_cpu(cpu: usize) {
+    TLB.call_once(|| {
+        let processor = Processor::read(&HART).expect("OpenSBI says which processor it is");
+        // SAFETY: 1. no extension and no ASID is said to be there, and ArceOS has loaded a root of Sv39. 2. harts are alike.
+        unsafe { Tlb::new(HART, Mode::Sv39, AsidBits::NONE, Features::NONE, processor) }
+    });
+    let inserted = HartId::new(cpu as u64).map(|hart| HARTS.insert(cpu, hart));
+    assert!(inserted == Some(Ok(())), "each CPU is one hart");
+}
+
+/// Interrupts a CPU.
+pub fn send_ipi(cpu: usize) -> Result<(), IpiRefused> {
+    IPI.send(cpu).map_err(|_| IpiRefused)
+}
+
+/// Takes note of the interrupt, before the engine looks. ArceOS has cleared SSIP, but with no FENCE behind.
+pub fn acknowledge() {
+    IPI.acknowledge();
+}
+
+/// Drops pages.
+pub fn flush_pages(range: FlushRange, depth: Depth) {
+    let stride = range.page_size().bytes();
+    TLB.flush_pages(range.start(), stride, range.page_count(), depth);
+}
 
 /// Whether a state of `IrqSave` has interrupts on.
 pub fn means_enabled(state: usize) -> bool {
@@ -37,25 +75,13 @@ pub fn end(is_good: bool) -> ! {
 }
 
 /// What the device tree has.
-pub fn command_line() -> String {
+pub fn command_line() -> alloc::string::String {
     axhal::dtb::get_chosen_bootargs().unwrap_or("").into()
 }
 
 /// ArceOS knows the frequency of its clock.
 pub fn reference_ns() -> Option<u64> {
     None
-}
-
-/// Orders what was written before an interrupt is sent.
-pub fn fence_before_ipi() {
-    // ORDERING: stores to memory before the environment call that sends it; the handler's look comes after (duty 5).
-    fence(Ordering::SeqCst);
-}
-
-/// Drops every translation of this CPU.
-pub fn flush_all() {
-    // SAFETY: dropping translations changes nothing that a program sees.
-    unsafe { asm!("sfence.vma", options(nostack)) };
 }
 
 /// Loads the word at `address` into `word`; false if `abandon` was called meanwhile with what is in `stack`.
