@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use axhal::asm::{disable_irqs, enable_irqs, irqs_enabled};
 use axstd::println;
 use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
 use shootdown::{
@@ -37,7 +38,7 @@ pub fn is_preemptible() -> bool {
     let irq = IrqSave::new();
     let is_disabled = DISABLED[this_cpu()].load(Ordering::Relaxed) > 0;
     drop(irq);
-    !is_disabled && axhal::asm::irqs_enabled()
+    !is_disabled && irqs_enabled()
 }
 
 /// Tells ArceOS what it is owed. At the end of an interrupt's hook, where preemption is disabled once more, so that it does not switch.
@@ -67,7 +68,7 @@ pub struct ArceOs;
 unsafe impl Platform for ArceOs {
     type Cpus = Cpus<CPUS>;
     const CONFIG: shootdown::Config = shootdown::Config::FULL;
-    type IrqState = usize;
+    type IrqState = bool;
 
     #[inline]
     fn current_cpu(&self) -> CpuId {
@@ -75,17 +76,18 @@ unsafe impl Platform for ArceOs {
     }
 
     #[inline]
-    fn irq_save(&self) -> usize {
-        IrqSave::acquire()
+    fn irq_save(&self) -> bool {
+        let were_enabled = irqs_enabled();
+        disable_irqs();
+        were_enabled
     }
 
-    unsafe fn irq_restore(&self, state: usize) {
-        let owed = match arch::means_enabled(state) {
-            true => OWED[this_cpu()].swap(0, Ordering::Relaxed),
-            false => 0,
-        };
-        IrqSave::release(state);
-        (0..owed).for_each(|_| NoPreempt::release(()));
+    unsafe fn irq_restore(&self, were_enabled: bool) {
+        if were_enabled {
+            let owed = OWED[this_cpu()].swap(0, Ordering::Relaxed);
+            enable_irqs();
+            (0..owed).for_each(|_| NoPreempt::release(()));
+        }
     }
 
     fn preempt_disable(&self) {
@@ -95,7 +97,7 @@ unsafe impl Platform for ArceOs {
 
     unsafe fn preempt_enable(&self) {
         DISABLED[this_cpu()].fetch_sub(1, Ordering::Relaxed);
-        if axhal::asm::irqs_enabled() {
+        if irqs_enabled() {
             NoPreempt::release(());
         } else {
             OWED[this_cpu()].fetch_add(1, Ordering::Relaxed);

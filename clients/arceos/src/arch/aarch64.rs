@@ -1,8 +1,8 @@
 //! AArch64 at EL1, QEMU's machine `virt` with a GICv2.
 
-use core::arch::{asm, naked_asm};
+use core::arch::{asm, global_asm};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 
 use axconfig::devices::GICD_PADDR;
 use axhal::irq::IPI_IRQ;
@@ -21,8 +21,6 @@ use super::{ENDS_BADLY, ENDS_WELL};
 /// Levels of page tables.
 pub const LEVELS: usize = 4;
 
-/// DAIF.I, as `IrqSave` keeps it (DDI 0487, C5.2, "DAIF, Interrupt Mask Bits").
-const IRQS_MASKED: usize = 1 << 7;
 /// Ends QEMU with an exit code ("Semihosting for AArch32 and AArch64", "SYS_EXIT_EXTENDED (0x20)"): the operation, and the reason.
 const EXIT_EXTENDED: usize = 0x20;
 const APPLICATION_EXIT: usize = 0x20026;
@@ -93,11 +91,6 @@ pub fn flush_pages(range: FlushRange, depth: Depth) {
     TLB.flush_pages(pages, depth);
 }
 
-/// Whether a state of `IrqSave` has interrupts on.
-pub fn means_enabled(state: usize) -> bool {
-    state & IRQS_MASKED == 0
-}
-
 /// Ends the machine, and QEMU.
 pub fn end(is_good: bool) -> ! {
     let code = if is_good { ENDS_WELL } else { ENDS_BADLY };
@@ -107,62 +100,34 @@ pub fn end(is_good: bool) -> ! {
     axhal::power::system_off()
 }
 
-/// What the device tree has.
-pub fn command_line() -> alloc::string::String {
-    axhal::dtb::get_chosen_bootargs().unwrap_or("").into()
-}
-
-/// ArceOS knows the frequency of its clock.
-pub fn reference_ns() -> Option<u64> {
-    None
-}
-
-/// Loads the word at `address` into `word`; false if `abandon` was called meanwhile with what is in `stack`.
-///
-/// # Safety
-/// 1. Interrupts are off, and only a fault of this load calls `abandon`.
-/// 2. `word` may be written, and a load of `address` has no effect.
-#[unsafe(naked)]
-pub unsafe extern "C" fn load_or_abandon(
-    address: usize,
-    stack: &AtomicUsize,
-    word: *mut u64,
-) -> bool {
-    naked_asm!(
-        "stp x29, x30, [sp, #-96]!",
-        "stp x19, x20, [sp, #16]",
-        "stp x21, x22, [sp, #32]",
-        "stp x23, x24, [sp, #48]",
-        "stp x25, x26, [sp, #64]",
-        "stp x27, x28, [sp, #80]",
-        "mov x9, sp",
-        "str x9, [x1]",
-        "ldr x9, [x0]",
-        "str x9, [x2]",
-        "mov w0, #1",
-        "b {leave}",
-        leave = sym leave,
-    )
-}
-
-/// Has `load_or_abandon` return false.
-///
-/// # Safety
-/// 1. `stack` is what that has stored, and it waits for its load.
-#[unsafe(naked)]
-pub unsafe extern "C" fn abandon(stack: usize) -> ! {
-    naked_asm!("mov sp, x0", "mov w0, #0", "b {leave}", leave = sym leave)
-}
-
-#[unsafe(naked)]
-unsafe extern "C" fn leave() {
-    naked_asm!(
-        "ldp x19, x20, [sp, #16]",
-        "ldp x21, x22, [sp, #32]",
-        "ldp x23, x24, [sp, #48]",
-        "ldp x25, x26, [sp, #64]",
-        "ldp x27, x28, [sp, #80]",
-        "ldp x29, x30, [sp], #96",
-        "ret",
-    )
-}
+// What the caller wants back is on the stack.
+global_asm!(
+    r#"
+.globl load_or_abandon
+load_or_abandon:
+    stp x29, x30, [sp, #-96]!
+    stp x19, x20, [sp, #16]
+    stp x21, x22, [sp, #32]
+    stp x23, x24, [sp, #48]
+    stp x25, x26, [sp, #64]
+    stp x27, x28, [sp, #80]
+    mov x9, sp
+    str x9, [x1]
+    ldr x9, [x0]
+    str x9, [x2]
+    mov w0, #1
+2:
+    ldp x19, x20, [sp, #16]
+    ldp x21, x22, [sp, #32]
+    ldp x23, x24, [sp, #48]
+    ldp x25, x26, [sp, #64]
+    ldp x27, x28, [sp, #80]
+    ldp x29, x30, [sp], #96
+    ret
+.globl abandon
+abandon:
+    mov sp, x0
+    mov w0, #0
+    b 2b
+"#
+);

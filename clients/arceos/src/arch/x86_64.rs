@@ -1,8 +1,7 @@
 //! x86-64, a PC under QEMU.
 
-use core::arch::{asm, naked_asm};
+use core::arch::{asm, global_asm};
 use core::ptr::{NonNull, read_volatile, write_volatile};
-use core::sync::atomic::AtomicUsize;
 
 use alloc::string::String;
 use axhal::irq::IPI_IRQ;
@@ -19,8 +18,6 @@ use super::{ENDS_BADLY, ENDS_WELL};
 /// Levels of page tables.
 pub const LEVELS: usize = 4;
 
-/// The interrupt flag, as `IrqSave` keeps it.
-const INTERRUPTS_ON: usize = 1 << 9;
 /// QEMU's device isa-debug-exit: QEMU ends with 2v + 1.
 const EXIT_PORT: u16 = 0xf4;
 
@@ -73,11 +70,6 @@ pub fn acknowledge() {}
 pub fn flush_pages(range: FlushRange, depth: Depth) {
     let stride = range.page_size().bytes();
     TLB.flush_pages(range.start(), stride, range.page_count(), depth);
-}
-
-/// Whether a state of `IrqSave` has interrupts on.
-pub fn means_enabled(state: usize) -> bool {
-    state & INTERRUPTS_ON != 0
 }
 
 /// Ends the machine, and QEMU.
@@ -138,45 +130,33 @@ pub fn reference_ns() -> Option<u64> {
     Some((u128::from(count) * u128::from(period_fs) / 1_000_000) as u64)
 }
 
-/// Loads the word at `address` into `word`; false if `abandon` was called meanwhile with what is in `stack`.
-///
-/// # Safety
-/// 1. Interrupts are off, and only a fault of this load calls `abandon`.
-/// 2. `word` may be written, and a load of `address` has no effect.
-#[unsafe(naked)]
-pub unsafe extern "C" fn load_or_abandon(
-    address: usize,
-    stack: &AtomicUsize,
-    word: *mut u64,
-) -> bool {
-    naked_asm!(
-        "push rbx",
-        "push rbp",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "mov [rsi], rsp",
-        "mov rcx, [rdi]",
-        "mov [rdx], rcx",
-        "mov eax, 1",
-        "jmp {leave}",
-        leave = sym leave,
-    )
-}
-
-/// Has `load_or_abandon` return false.
-///
-/// # Safety
-/// 1. `stack` is what that has stored, and it waits for its load.
-#[unsafe(naked)]
-pub unsafe extern "C" fn abandon(stack: usize) -> ! {
-    naked_asm!("mov rsp, rdi", "xor eax, eax", "jmp {leave}", leave = sym leave)
-}
-
-#[unsafe(naked)]
-unsafe extern "C" fn leave() {
-    naked_asm!(
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx", "ret"
-    )
-}
+// What the caller wants back is on the stack.
+global_asm!(
+    r#"
+.globl load_or_abandon
+load_or_abandon:
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rsi], rsp
+    mov rcx, [rdi]
+    mov [rdx], rcx
+    mov eax, 1
+2:
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    ret
+.globl abandon
+abandon:
+    mov rsp, rdi
+    xor eax, eax
+    jmp 2b
+"#
+);
