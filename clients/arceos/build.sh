@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds ArceOS with the engine: build.sh ARCH CPUS OUTPUT, where ARCH is x86_64 or riscv64. ArceOS learns its number of CPUs when it is built.
+# Builds ArceOS with the engine: build.sh ARCH CPUS OUTPUT, where ARCH is x86_64, riscv64 or aarch64. ArceOS learns its number of CPUs when it is built.
 #   EXAMPLE=FILE build.sh ...    with a program of ArceOS's own, which the image runs instead of its checks
 set -eu
 arch=$1 cpus=$2 output=$3
@@ -16,7 +16,8 @@ fail() {
 case $arch in
 x86_64) target=x86_64-unknown-none platform=x86-pc model=pic ;;
 riscv64) target=riscv64gc-unknown-none-elf platform=riscv64-qemu-virt model=static ;;
-*) fail "no architecture $arch: x86_64 and riscv64 are known" ;;
+aarch64) target=aarch64-unknown-none-softfloat platform=aarch64-qemu-virt model=static ;;
+*) fail "no architecture $arch: x86_64, riscv64 and aarch64 are known" ;;
 esac
 command -v rustup >/dev/null || fail "rustup is missing: install it, as ArceOS needs a nightly compiler"
 toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)

@@ -24,17 +24,20 @@ pub fn start(options: &Options) {
             SHOOTDOWN.poll();
         });
     }
-    // The controllers are acknowledged between a handler and the hook. On RISC-V that clears the one bit that says that there is an
-    // interrupt, so the engine must look afterwards; a handler must be there all the same.
+    // On RISC-V the one bit that says that there is an interrupt is cleared between a handler and the hook, so the engine must look afterwards; a handler must
+    // be there all the same.
     let is_first = irq::register(IPI_IRQ, || ()) && irq::register_irq_hook(on_irq);
     if !is_first {
         println!("arceos: somebody else has the interrupt {IPI_IRQ:#x}, or the hook");
         arch::end(false);
     }
     threads::on_each_cpu(|| {
-        let irq = kernel_guard::IrqSave::new();
+        let irq_state = kernel_guard::IrqSave::new();
+        arch::prepare_cpu(axhal::percpu::this_cpu_id());
+        // A GIC has a bit for it on each CPU, and `register` has set one.
+        irq::set_enable(IPI_IRQ, true);
         SHOOTDOWN.online();
-        drop(irq);
+        drop(irq_state);
     });
     threads::stay_on(0);
 }
@@ -42,6 +45,7 @@ pub fn start(options: &Options) {
 /// After each interrupt, with interrupts off and preemption disabled.
 fn on_irq(number: usize) {
     if number == IPI_IRQ {
+        arch::acknowledge();
         SHOOTDOWN.handle_ipi();
     } else if number == axhal::time::irq_num() {
         torture::tick();

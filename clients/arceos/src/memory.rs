@@ -54,7 +54,7 @@ impl Pages {
         Self { start, bytes }
     }
 
-    /// Maps what `unmap` took away. That needs no flush on x86; on RISC-V an access may fault, and is then tried again.
+    /// Maps what `unmap` took away. That needs no flush on x86; elsewhere an access may fault, and is then tried again.
     pub fn map(&self, frames: PhysAddr) {
         let mut space = kernel_aspace().lock();
         let mapped = space.map_linear(self.start, frames, self.bytes, READ_WRITE);

@@ -2,15 +2,15 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use axhal::irq::{IPI_IRQ, IpiTarget};
+use axhal::asm::{disable_irqs, enable_irqs, irqs_enabled};
 use axstd::println;
 use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
-use memory_addr::VirtAddr;
 use shootdown::{
     CpuId, CpuMemory, Cpus, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
 };
 
-use crate::{arch, clock};
+use crate::arch::{self, Depth};
+use crate::clock;
 
 /// How many CPUs there are: ArceOS is built for a number.
 pub const CPUS: usize = axconfig::plat::MAX_CPU_NUM;
@@ -38,7 +38,7 @@ pub fn is_preemptible() -> bool {
     let irq = IrqSave::new();
     let is_disabled = DISABLED[this_cpu()].load(Ordering::Relaxed) > 0;
     drop(irq);
-    !is_disabled && axhal::asm::irqs_enabled()
+    !is_disabled && irqs_enabled()
 }
 
 /// Tells ArceOS what it is owed. At the end of an interrupt's hook, where preemption is disabled once more, so that it does not switch.
@@ -59,19 +59,16 @@ pub struct ArceOs;
 // 1. A register of the CPU leads to its own area, where its number is; threads move in the scheduler only.
 // 2. The interrupt flag; ArceOS has no handlers of non-maskable interrupts that use the engine. `NoPreempt` would switch threads as it
 //    enables preemption, with interrupts off too, so that waits until they are on, or for the end of the interrupt.
-// 3. INVLPG, and SFENCE.VMA with an address, drop what is cached of a page on every root that is loaded; where RISC-V does not drop tables, all
-//    is dropped. SFENCE.VMA orders stores before it, INVLPG is serialising.
-// 4. There is one root, and nobody asks for another; CR3 drops all but global entries, which ArceOS does not make, and for RISC-V all is
-//    dropped after it.
-// 5. `fence_before_ipi`. The controller's driver has none.
-// 6. Local APIC: one vector, ended before the hook runs; what arrives later is pending in the IRR. RISC-V: SSIP is cleared before the hook
-//    runs, which is where `handle_ipi` is called.
+// 3. to 5. The architecture's crate. There is one root, and nobody asks for another. Who sends is that crate, too, and not ArceOS's driver, which has no
+//    barrier and does not say whether the controller was busy; on AArch64 it takes a lock besides.
+// 6. Local APIC: one vector, ended before the hook runs; what arrives later is pending in the IRR. RISC-V: ArceOS clears SSIP behind the handler, and before
+//    the hook; GICv2: it reads GICC_IAR before the handler. No barrier comes behind these. So `handle_ipi` is called in the hook, behind `acknowledge`, which has one.
 // 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. `prefetch_write` is not there. 11. There is
 // one root, which maps all that is in it from boot on. 12. Nobody loads another.
 unsafe impl Platform for ArceOs {
     type Cpus = Cpus<CPUS>;
     const CONFIG: shootdown::Config = shootdown::Config::FULL;
-    type IrqState = usize;
+    type IrqState = bool;
 
     #[inline]
     fn current_cpu(&self) -> CpuId {
@@ -79,17 +76,18 @@ unsafe impl Platform for ArceOs {
     }
 
     #[inline]
-    fn irq_save(&self) -> usize {
-        IrqSave::acquire()
+    fn irq_save(&self) -> bool {
+        let were_enabled = irqs_enabled();
+        disable_irqs();
+        were_enabled
     }
 
-    unsafe fn irq_restore(&self, state: usize) {
-        let owed = match arch::means_enabled(state) {
-            true => OWED[this_cpu()].swap(0, Ordering::Relaxed),
-            false => 0,
-        };
-        IrqSave::release(state);
-        (0..owed).for_each(|_| NoPreempt::release(()));
+    unsafe fn irq_restore(&self, were_enabled: bool) {
+        if were_enabled {
+            let owed = OWED[this_cpu()].swap(0, Ordering::Relaxed);
+            enable_irqs();
+            (0..owed).for_each(|_| NoPreempt::release(()));
+        }
     }
 
     fn preempt_disable(&self) {
@@ -99,7 +97,7 @@ unsafe impl Platform for ArceOs {
 
     unsafe fn preempt_enable(&self) {
         DISABLED[this_cpu()].fetch_sub(1, Ordering::Relaxed);
-        if axhal::asm::irqs_enabled() {
+        if irqs_enabled() {
             NoPreempt::release(());
         } else {
             OWED[this_cpu()].fetch_add(1, Ordering::Relaxed);
@@ -107,11 +105,7 @@ unsafe impl Platform for ArceOs {
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
-        arch::fence_before_ipi();
-        // Also to this CPU: for `Current` the driver stores to a register that a local APIC has as x2APIC only (`x2apic` 0.5.1).
-        let cpu_id = target.index();
-        axhal::irq::send_ipi(IPI_IRQ, IpiTarget::Other { cpu_id });
-        Ok(())
+        arch::send_ipi(target.index())
     }
 
     fn local_flush(&self, operation: LocalFlush) {
@@ -119,25 +113,15 @@ unsafe impl Platform for ArceOs {
             return;
         }
         match operation {
-            LocalFlush::Pages(range, FreedTables::No) => {
-                for address in range.iter_pages() {
-                    axhal::asm::flush_tlb(Some(VirtAddr::from(address)));
-                }
-            }
-            // By addresses, tables that do not lead there may stay cached: SFENCE.VMA orders leaf entries only (Privileged
-            // Architecture, "Supervisor Memory-Management Fence Instruction"), and INVLPG keeps other tables where EFER.TCE is set
-            // (APM vol. 2, "Extended Feature Enable Register (EFER)").
-            LocalFlush::Pages(_, FreedTables::Yes) | LocalFlush::Space | LocalFlush::All => {
-                arch::flush_all();
-            }
+            LocalFlush::Pages(range, FreedTables::No) => arch::flush_pages(range, Depth::Leaf),
+            LocalFlush::Pages(range, FreedTables::Yes) => arch::flush_pages(range, Depth::Tables),
+            LocalFlush::Space | LocalFlush::All => arch::TLB.flush_all(),
         }
     }
 
     unsafe fn load_root(&self, root: u64) {
-        let root = root as usize;
-        // SAFETY: whoever made the `Root` has promised that it maps the kernel.
-        unsafe { axhal::asm::write_kernel_page_table(root.into()) };
-        arch::flush_all();
+        // SAFETY: interrupts are off. Whoever made the `Root` has promised that it maps the kernel, which on AArch64 is behind TTBR1_EL1 in any case.
+        unsafe { arch::TLB.load_root(root) };
     }
 
     fn now_ns(&self) -> u64 {

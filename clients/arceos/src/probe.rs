@@ -1,6 +1,6 @@
-//! Two pages that one CPU uses while another takes them away, and gives their frames a new content.
+//! Pages that one CPU uses while another takes them away, and gives their frames a new content.
 //!
-//! The first page is read, the second written. A read that finds what the frame got after it was freed has used a stale translation; so has a
+//! The first page is read, the second written, the others are there. A read that finds what the frame got after it was freed has used a stale translation; so has a
 //! store that changes a freed frame.
 
 use core::ptr::{read_volatile, write_volatile};
@@ -14,7 +14,8 @@ use crate::memory::{self, Flusher, Pages};
 use crate::platform::SHOOTDOWN;
 use crate::{clock, threads};
 
-const PAGES: usize = 2;
+/// One more than ArceOS flushes one by one. On AArch64 it does that by broadcast, and drops what the running CPU alone has cached for more pages.
+const PAGES: usize = 33;
 /// The new content of a freed frame; no user of the pages writes it.
 const FREED: u64 = 0xf4ee_d000_0000_0000;
 /// How long a frame has its new content before it is used again.

@@ -1,28 +1,25 @@
 //! x86-64, a PC under QEMU.
 
-use core::arch::{asm, naked_asm};
-use core::ptr::{read_volatile, write_volatile};
-use core::sync::atomic::AtomicUsize;
+use core::arch::{asm, global_asm};
+use core::ptr::{NonNull, read_volatile, write_volatile};
 
 use alloc::string::String;
+use axhal::irq::IPI_IRQ;
 use axhal::mem::phys_to_virt;
-use kernel_guard::IrqSave;
+use lazyinit::LazyInit;
+use shootdown::{FlushRange, IpiRefused};
+use shootdown_x86::{ApicId, ApicMode, Destination, Features, IpiSender, Vector, apic};
 
 pub use page_table_entry::x86_64::X64PTE as Entry;
-pub use shootdown_x86::apic::fence_before_ipi;
+pub use shootdown_x86::{Tlb, tlb::Depth};
+
+use super::{ENDS_BADLY, ENDS_WELL};
 
 /// Levels of page tables.
 pub const LEVELS: usize = 4;
 
-/// CR4.PGE (SDM vol. 3A, "Control Registers").
-const CR4_PGE: u64 = 1 << 7;
-/// The interrupt flag, as `IrqSave` keeps it.
-const INTERRUPTS_ON: usize = 1 << 9;
-/// QEMU's device isa-debug-exit.
+/// QEMU's device isa-debug-exit: QEMU ends with 2v + 1.
 const EXIT_PORT: u16 = 0xf4;
-/// QEMU ends with 2v + 1.
-const ENDS_WELL: u32 = 16;
-const ENDS_BADLY: u32 = 17;
 
 /// Registers of the HPET (IA-PC HPET specification, "Register Overview").
 const HPET: usize = 0xfed0_0000;
@@ -37,16 +34,49 @@ const SELECT_PORT: u16 = 0x510;
 const KERNEL_ADDRESS: u16 = 0x07;
 const KERNEL_DATA: u16 = 0x11;
 
-/// Whether a state of `IrqSave` has interrupts on.
-pub fn means_enabled(state: usize) -> bool {
-    state & INTERRUPTS_ON != 0
+const VECTOR: Vector = Vector::new(IPI_IRQ as u8).expect("no exception has this vector");
+static SENDER: LazyInit<IpiSender> = LazyInit::new();
+/// What this CPU has cached, once `prepare_cpu` has run.
+pub static TLB: LazyInit<Tlb> = LazyInit::new();
+
+/// On each CPU, before it is online. ArceOS has the ids of local APICs for numbers.
+pub fn prepare_cpu(_: usize) {
+    let features = Features::detect();
+    // SAFETY: 1. a kernel. 2. the CPUs are alike, and ArceOS leaves PCIDE clear.
+    TLB.call_once(|| unsafe { Tlb::new(&features) });
+    SENDER.call_once(|| match ApicMode::detect(&features) {
+        // SAFETY: 1. a kernel. 2. ArceOS chooses the mode by the same bit of CPUID.
+        ApicMode::X2Apic => unsafe { IpiSender::new_x2apic() },
+        ApicMode::XApic => {
+            // SAFETY: 1. a kernel.
+            let page = physical(unsafe { apic::physical_base() } as usize);
+            let page = NonNull::new(page.cast()).expect("an address of the kernel");
+            // SAFETY: 1. and 2. as above. 3. ArceOS maps it as a device, for ever. 4. its own driver sends while it starts CPUs, and no more.
+            unsafe { IpiSender::new_xapic(page) }
+        }
+    });
+}
+
+/// Interrupts a CPU.
+pub fn send_ipi(cpu: usize) -> Result<(), IpiRefused> {
+    let to = Destination::Physical(ApicId(cpu as u32));
+    SENDER.send(to, VECTOR).map_err(|_| IpiRefused)
+}
+
+/// The local APIC has taken note of the interrupt: what comes later is pending in the IRR.
+pub fn acknowledge() {}
+
+/// Drops pages.
+pub fn flush_pages(range: FlushRange, depth: Depth) {
+    let stride = range.page_size().bytes();
+    TLB.flush_pages(range.start(), stride, range.page_count(), depth);
 }
 
 /// Ends the machine, and QEMU.
 pub fn end(is_good: bool) -> ! {
     let code = if is_good { ENDS_WELL } else { ENDS_BADLY };
     // SAFETY: a port of QEMU's, which ends with the write.
-    unsafe { asm!("out dx, eax", in("dx") EXIT_PORT, in("eax") code) };
+    unsafe { asm!("out dx, eax", in("dx") EXIT_PORT, in("eax") code / 2) };
     axhal::power::system_off()
 }
 
@@ -100,58 +130,33 @@ pub fn reference_ns() -> Option<u64> {
     Some((u128::from(count) * u128::from(period_fs) / 1_000_000) as u64)
 }
 
-/// Drops every translation of this CPU, global ones too.
-pub fn flush_all() {
-    let irq = IrqSave::new();
-    let cr4: u64;
-    // SAFETY: reads CR4, and writes it with and without CR4.PGE: both drop everything, and nothing else depends on the bit.
-    unsafe {
-        asm!("mov {cr4}, cr4", "mov {other}, {cr4}", "xor {other}, {pge}", "mov cr4, {other}", "mov cr4, {cr4}",
-            cr4 = out(reg) cr4, other = out(reg) _, pge = const CR4_PGE, options(nostack));
-    }
-    let _ = cr4;
-    drop(irq);
-}
-
-/// Loads the word at `address` into `word`; false if `abandon` was called meanwhile with what is in `stack`.
-///
-/// # Safety
-/// 1. Interrupts are off, and only a fault of this load calls `abandon`.
-/// 2. `word` may be written, and a load of `address` has no effect.
-#[unsafe(naked)]
-pub unsafe extern "C" fn load_or_abandon(
-    address: usize,
-    stack: &AtomicUsize,
-    word: *mut u64,
-) -> bool {
-    naked_asm!(
-        "push rbx",
-        "push rbp",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "mov [rsi], rsp",
-        "mov rcx, [rdi]",
-        "mov [rdx], rcx",
-        "mov eax, 1",
-        "jmp {leave}",
-        leave = sym leave,
-    )
-}
-
-/// Has `load_or_abandon` return false.
-///
-/// # Safety
-/// 1. `stack` is what that has stored, and it waits for its load.
-#[unsafe(naked)]
-pub unsafe extern "C" fn abandon(stack: usize) -> ! {
-    naked_asm!("mov rsp, rdi", "xor eax, eax", "jmp {leave}", leave = sym leave)
-}
-
-#[unsafe(naked)]
-unsafe extern "C" fn leave() {
-    naked_asm!(
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx", "ret"
-    )
-}
+// What the caller wants back is on the stack.
+global_asm!(
+    r#"
+.globl load_or_abandon
+load_or_abandon:
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rsi], rsp
+    mov rcx, [rdi]
+    mov [rdx], rcx
+    mov eax, 1
+2:
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    ret
+.globl abandon
+abandon:
+    mov rsp, rdi
+    xor eax, eax
+    jmp 2b
+"#
+);
