@@ -662,3 +662,17 @@ fn a_root_that_the_host_loads_is_asked_about_all_regions() {
     assert_eq!(puppet.access(0, ONE), 71);
     scene.leave();
 }
+
+/// Whoever makes tables of ours reads an entry, stops to listen, and listens again: the change meanwhile was a region's, and it must not install what it has read.
+#[test]
+fn what_was_read_before_somebody_listened_again_is_known_to_be_old() {
+    let scene = Scene::entered(0);
+    let listeners = scene.machine.secondary_tlbs();
+    listeners.listen(scene.space, 1);
+    let read_at = scene.space.generation();
+    listeners.unlisten(scene.space);
+    scene.remap(1, ONE, 5);
+    listeners.listen(scene.space, 1);
+    assert_ne!(scene.space.generation(), read_at);
+    listeners.unlisten(scene.space);
+}

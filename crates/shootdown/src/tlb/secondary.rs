@@ -70,6 +70,11 @@ impl<P: Platform> SecondaryTlbs<'_, P> {
             "{:?} has a listener already",
             scope.id()
         );
+        match scope {
+            // What changed in a region while nobody listened was not counted here: what somebody has read before is not to be installed now.
+            FlushScope::Space(space) if P::CONFIG.has_reach => _ = space.bump(),
+            _ => {}
+        }
     }
 
     /// Nobody listens any more. When this returns, no `begin` is under way, and none comes; what was begun is still finished. The tables must not be

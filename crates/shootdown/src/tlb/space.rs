@@ -163,7 +163,8 @@ impl<C: Capacity> AddressSpace<C> {
 
     /// How often the tables have changed, of which a flush has told. Software that makes tables from them reads this, then an entry, takes its own lock, and installs what it
     /// has read only if this is still the same: [`Platform::begin_secondary`] comes after the count, and takes that lock. Any context.
-    /// (In a [tracked](crate::reach::Reach::track) space only who [listens](crate::secondary::SecondaryTlbs) may rely on it.)
+    /// (In a [tracked](crate::reach::Reach::track) space only who [listens](crate::secondary::SecondaryTlbs) may rely on it. To begin to listen counts as a change, for those before were not counted:
+    /// what was read before is not installed.)
     pub fn generation(&self) -> TlbGen {
         // ORDERING: acquires the PTE changes counted so far; pairs with `bump`.
         TlbGen::from_raw(self.generation.0.generation.load(Ordering::Acquire))
