@@ -46,17 +46,13 @@ impl MemorySpace {
         let mut gather = Gather::of(self, UserRange::ALL);
         let outcome = inner.remap(old, new_len, destination, &mut gather);
         let pending = self.submit(&mut inner, gather);
-        let is_one = |new: &usize| {
-            let ends = [old.end() - 1, *new, *new + new_len - 1];
-            ends.iter().all(|end| region_of(*end) == region_of(addr))
-        };
-        if self.is_tracked() && !outcome.as_ref().is_ok_and(is_one) {
-            // Whoever unmaps the pages from where they are now asks others than those that have them from here.
+        if outcome == Ok(addr) {
+            drop(inner);
             pending.finish();
-            return outcome;
+        } else {
+            // Whoever unmaps the pages from where they are now frees them after a flush of that address, which does not wait for this one.
+            pending.finish();
         }
-        drop(inner);
-        pending.finish();
         outcome
     }
 

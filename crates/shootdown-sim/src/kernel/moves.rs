@@ -55,8 +55,8 @@ impl<C: Capacity> World<C> {
         true
     }
 
-    /// Who moves a frame to another region waits before the lock is released: the next to unmap it asks those that have taken that region only, and frees it. With `unmaps`
-    /// that is this task, before it waits where it need not wait earlier.
+    /// Who moves a frame waits before the lock is released: the next to unmap it frees it after a flush of where it is now, which does not wait for this one, and asks those only
+    /// that have taken that region. With `unmaps` that is this task.
     fn move_page(&self, space: &Space<C>, from: usize, to: usize, unmaps: bool) {
         let held = space.lock.take(&self.engine);
         let mark = self.mark();
@@ -65,21 +65,13 @@ impl<C: Capacity> World<C> {
             return;
         }
         let ticket = (self.engine).submit_flush(&*space.context(), page_of(from), FreedTables::No);
-        let mut ticket = Some(ticket);
-        if from / PAGES_PER_TABLE != to / PAGES_PER_TABLE {
-            ticket.take().into_iter().for_each(|it| self.wait(it));
-        }
+        self.wait(ticket);
         drop(held);
-        if unmaps {
-            self.unmap(
-                space,
-                to / PAGES_PER_TABLE,
-                1 << (to % PAGES_PER_TABLE),
-                false,
-            );
-        }
-        ticket.into_iter().for_each(|ticket| self.wait(ticket));
         self.strike(space.number, from, mark);
+        if unmaps {
+            let pages = 1 << (to % PAGES_PER_TABLE);
+            self.unmap(space, to / PAGES_PER_TABLE, pages, false);
+        }
         self.hardware.saw(Sight::PageMoved);
     }
 
@@ -97,8 +89,8 @@ impl<C: Capacity> World<C> {
         let mut ranges = FlushRanges::from(page_of(from));
         ranges.add(page_of(beside));
         let ticket = (self.engine).submit_flush(&*space.context(), ranges, FreedTables::No);
-        drop(held);
         self.wait(ticket);
+        drop(held);
         self.strike(space.number, from, mark);
         if let Some(gone) = gone {
             self.strike(space.number, beside, mark);

@@ -152,10 +152,12 @@ impl<C: Capacity> World<C> {
         };
         take();
         if newest(own.root) == before {
-            // Nobody changes the shared root now, so nothing can be missing.
+            // Nobody changes the shared root now, and no interrupt gives the region up: nothing can be missing.
             let held = space.lock.take(&self.engine);
-            take();
-            let (wanted, found) = (newest(space.root), newest(own.root));
+            let (wanted, found) = self.with_interrupts(true, || {
+                take();
+                (newest(space.root), newest(own.root))
+            });
             if found != wanted {
                 let story = format!(
                     "entry {region} of table {} is {found} when it is taken, not {wanted} as in table {}",
