@@ -14,20 +14,45 @@ const TAGS: usize = 7;
 /// What boot has found and made, and two functions of the kernel.
 #[derive(Debug)]
 pub struct Machine<P: ipi::Port + tlb::Port + irq::Port + Copy + Sync + 'static> {
-    pub port: P,
-    pub tlb: Tlb<P>,
-    pub ipi: Ipi<'static, P, CPUS>,
-    pub slots: [[AsidSlot; TAGS]; CPUS],
-    /// The number that this hart keeps in `tp`, or behind it.
-    pub current_cpu: fn() -> u32,
-    /// `rdtime`, in nanoseconds.
-    pub now_ns: fn() -> u64,
+    port: P,
+    tlb: Tlb<P>,
+    ipi: Ipi<'static, P, CPUS>,
+    slots: [[AsidSlot; TAGS]; CPUS],
+    current_cpu: fn() -> u32,
+    now_ns: fn() -> u64,
 }
 
-// SAFETY: contracts as numbered at the trait.
-// 1. a register of the hart has its number. 2. `sstatus.SIE`. 3. and 4. `Tlb`, whose fences order what this hart has seen. 5. `Ipi` fences. 6. interrupts stay pending; the handler
-// of supervisor software interrupts calls `Ipi::acknowledge`, then `handle_ipi`. 7. nothing is flushed remotely. 8. slots and tags never change. 9. a panic ends the machine. 10. no hint.
-// 11. every root has the kernel's half. 12. nobody else writes `satp`.
+impl<P: ipi::Port + tlb::Port + irq::Port + Copy + Sync> Machine<P> {
+    /// The machine: interrupts by `ipi`, the number that a hart keeps in `tp` or behind it, `rdtime` in nanoseconds.
+    ///
+    /// # Safety
+    ///
+    /// 1. `port` acts on the hart that calls, as its traits say, and so do those of `tlb` and `ipi`.
+    /// 2. `current_cpu` is the number of the hart that calls, below `CPUS`, and another one's on no other hart. Neither function unwinds.
+    /// 3. `ipi` interrupts under each number the hart that has it; the handler calls [`Ipi::acknowledge`], or [`Ipi::claim`] until there is none, and then `handle_ipi`.
+    /// 4. Roots are tables of the top level of `tlb`'s mode, which all have the kernel's half, with G in each of its leaves.
+    /// 5. From `online` on nobody else writes `satp`, and one engine has this machine.
+    pub const unsafe fn new(
+        port: P,
+        tlb: Tlb<P>,
+        ipi: Ipi<'static, P, CPUS>,
+        current_cpu: fn() -> u32,
+        now_ns: fn() -> u64,
+    ) -> Self {
+        Self {
+            port,
+            tlb,
+            ipi,
+            slots: [const { [const { AsidSlot::new() }; TAGS] }; CPUS],
+            current_cpu,
+            now_ns,
+        }
+    }
+}
+
+// SAFETY: contracts as numbered at the trait, by the duties of `new`.
+// 1. duty 2. 2. `sstatus.SIE`, by duty 1. 3. and 4. `Tlb`, whose fences order what this hart has seen, by duties 1 and 4. 5. `Ipi` fences, by duty 1. 6. interrupts stay pending; duty 3.
+// 7. nothing is flushed remotely. 8. slots and tags never change. 9. nothing here unwinds: a send to a CPU that is not there is refused. 10. no hint. 11. duty 4. 12. duty 5.
 unsafe impl<P: ipi::Port + tlb::Port + irq::Port + Copy + Sync> Platform for Machine<P> {
     type Cpus = Cpus<CPUS>;
     type IrqState = IrqState;

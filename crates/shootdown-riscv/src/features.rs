@@ -5,7 +5,10 @@
 
 use crate::ipi::{self, Extension, SbiError};
 
-/// Extensions that matter to flushes and interrupts.
+/// Extensions that matter to flushes and interrupts. [`SVINVAL`](Self::SVINVAL) and [`SVADU`](Self::SVADU) change what a [`Tlb`](crate::Tlb) does. The others are
+/// advice to the host, and change nothing here.
+///
+/// Svnapot is not among them: pages below 2 MiB are [flushed](crate::Tlb::flush_pages) 4 KiB by 4 KiB with or without it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Features(u8);
 
@@ -14,39 +17,39 @@ impl Features {
     pub const NONE: Self = Self(0);
     /// Fences in three parts, of which the middle one may be repeated (Privileged, "Svinval").
     pub const SVINVAL: Self = Self(1 << 0);
-    /// Regions of 64 KiB that look like one page to a TLB (Privileged, "Svnapot"). A fence for one 4 KiB page need not drop the region, so each of them is
-    /// fenced: [`Tlb::flush_pages`](crate::tlb::Tlb::flush_pages) does so for every page size below 2 MiB, with or without the extension.
-    pub const SVNAPOT: Self = Self(1 << 1);
-    /// What becomes valid is visible in bounded time (Privileged, "Svvptc"). So user pages that become present need neither a flush nor, beyond a few spurious faults,
-    /// a [retry that fences](crate::tlb::Tlb::retry). Without it an invalid entry may stay cached for ever. It says nothing of entries that were valid.
+    /// The walker sets A and D by itself (Privileged, "Svadu"), **and that is turned on**: so no page fault is about them, and the [retry](crate::Tlb::retry) does not ask for them.
+    /// Entries change under the host: it changes them by atomic operations, and looks at D after the flush that takes the right to write.
+    ///
+    /// Without it a page whose A is clear, or that is written while D is clear, may fault ("Svade"). The handler sets the bit, which is a gained right: it may be
+    /// flushed by the retry. To *clear* A or D takes a flush before it is relied on, with it or without.
+    pub const SVADU: Self = Self(1 << 1);
+    /// Advice: what becomes valid is visible in bounded time (Privileged, "Svvptc"). So user pages that become present need neither a flush nor, beyond a few spurious
+    /// faults, a [retry that fences](crate::Tlb::retry). Without it an invalid entry may stay cached for ever. It says nothing of entries that were valid.
     pub const SVVPTC: Self = Self(1 << 2);
-    /// A page whose A is clear, or that is written while D is clear, faults (Privileged, "Svade"). The handler sets the bit, which is a gained right: it may be flushed by the
-    /// [retry](crate::tlb::Tlb::retry). To *clear* A or D takes a flush before it is relied on.
-    pub const SVADE: Self = Self(1 << 3);
-    /// The walker sets A and D by itself (Privileged, "Svadu"), if the firmware turned that on. So entries change under the host: it changes them by atomic
-    /// operations, and looks at D after the flush that takes the right to write.
-    pub const SVADU: Self = Self(1 << 4);
-    /// The IMSIC's and interrupts' registers of supervisor mode (Advanced Interrupt Architecture, "Ssaia"), for [`Ipi::claim`](crate::ipi::Ipi::claim).
-    pub const SSAIA: Self = Self(1 << 5);
+    /// Advice: the IMSIC's and interrupts' registers of supervisor mode are there (Advanced Interrupt Architecture, "Ssaia"), which [`Ipi::claim`](crate::Ipi::claim) takes.
+    pub const SSAIA: Self = Self(1 << 3);
 
-    const NAMES: [(&'static str, Self); 6] = [
+    const NAMES: [(&'static str, Self); 4] = [
         ("svinval", Self::SVINVAL),
-        ("svnapot", Self::SVNAPOT),
-        ("svvptc", Self::SVVPTC),
-        ("svade", Self::SVADE),
         ("svadu", Self::SVADU),
+        ("svvptc", Self::SVVPTC),
         ("ssaia", Self::SSAIA),
     ];
 
     /// The features in a list of extensions: the string `riscv,isa` (`rv64imafdc_svinval_..`), or the strings of `riscv,isa-extensions` as they lie in the tree,
     /// each with a zero behind it. Case does not matter; names that mean nothing here are passed over.
+    ///
+    /// [`SVADU`](Self::SVADU) is left out where Svade is listed, too: then it is turned off at boot (Linux: `extensions.yaml` of the device tree's bindings, `svade`). A host that turns
+    /// it on, by SBI's extension FWFT, adds it.
     pub fn parse(list: &str) -> Self {
-        let names = list.split(['_', '\0', ',', ' ']);
-        names.fold(Self::NONE, |sum, name| {
-            let known = Self::NAMES.into_iter();
-            let found = known.filter(|(known, _)| known.eq_ignore_ascii_case(name));
-            found.fold(sum, |sum, (_, feature)| sum.with(feature))
-        })
+        let has = |wanted: &str| {
+            let mut names = list.split(['_', '\0', ',', ' ']);
+            names.any(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        let is_off = |feature| feature == Self::SVADU && has("svade");
+        let known = Self::NAMES.into_iter();
+        let found = known.filter(|&(name, feature)| has(name) && !is_off(feature));
+        found.fold(Self::NONE, |sum, (_, feature)| sum.with(feature))
     }
 
     /// These and those.
@@ -118,6 +121,8 @@ mod tests {
             Features::parse("rv64imac_svinvalx_xsvinval"),
             Features::NONE
         );
+        assert_eq!(Features::parse("rv64imac_svadu"), Features::SVADU);
+        assert_eq!(Features::parse("svadu\0svade\0"), Features::NONE);
         assert!(both.has(Features::SVINVAL) && !Features::SVINVAL.has(both));
         assert_eq!(
             both.both(Features::SVVPTC.with(Features::SVADU)),

@@ -42,10 +42,6 @@ impl tlb::Port for Hardware {
             Fence::Page(address) => unsafe {
                 asm!("sfence.vma {}, x0", in(reg) address, options(nostack));
             },
-            // SAFETY: as above.
-            Fence::PageOfTag(address, asid) => unsafe {
-                asm!("sfence.vma {}, {}", in(reg) address, in(reg) usize::from(asid.as_u16()), options(nostack));
-            },
         }
     }
 

@@ -64,6 +64,17 @@ impl Port for &Recorder {
     }
 }
 
+const SOUND: Processor = Processor {
+    vendor: 0,
+    architecture: 0,
+    implementation: 0,
+};
+const CIP_1200: Processor = Processor {
+    vendor: 0x489,
+    architecture: 1,
+    implementation: 0x20_0630,
+};
+
 fn id(id: u64) -> HartId {
     HartId::new(id).unwrap()
 }
@@ -254,7 +265,7 @@ fn interrupts_are_acknowledged_before_a_fence() {
 fn remote_fences_name_no_asid_and_everything_for_tables() {
     let (recorder, map) = (Recorder::default(), map([10, 12, 200]));
     // SAFETY: emulated.
-    let fences = unsafe { RemoteFences::new(&recorder, &map) };
+    let fences = unsafe { RemoteFences::new(&recorder, &map, SOUND) };
     let call = |mask, base, start, size| Op::Sbi(0x5246_4e43, 1, [mask, base, start, size]);
     assert_eq!(fences.flush_range(&[0b101], 0x1000, 0x3000), Ok(()));
     let near = call(1, 10, 0x1000, 0x3000);
@@ -274,6 +285,20 @@ fn remote_fences_name_no_asid_and_everything_for_tables() {
     }]);
     let error = SendError::Refused(SbiError::NOT_SUPPORTED);
     assert_eq!(fences.flush_all(&[0b101]), Err(error));
+}
+
+#[test]
+fn with_the_erratum_the_firmware_is_given_no_address() {
+    let (recorder, map) = (Recorder::default(), map([10]));
+    // SAFETY: emulated.
+    let fences = unsafe { RemoteFences::new(&recorder, &map, CIP_1200) };
+    let all = [Op::Fence, Op::Sbi(0x5246_4e43, 1, [1, 10, 0, u64::MAX])];
+    assert_eq!(fences.flush_range(&[1], 0x1000, 0x1000), Ok(()));
+    assert_eq!(recorder.take(), all);
+    assert_eq!(fences.flush_range(&[1], 0x1000, 0), Ok(()));
+    assert_eq!(recorder.take(), []);
+    assert_eq!(fences.flush_all(&[1]), Ok(()));
+    assert_eq!(recorder.take(), all);
 }
 
 #[test]
@@ -383,7 +408,7 @@ fn what_was_stored_before_is_seen_by_the_handler() {
     let weak = Weak::default();
     weak.stored.set(1);
     // SAFETY: emulated.
-    unsafe { RemoteFences::new(&weak, &harts) }
+    unsafe { RemoteFences::new(&weak, &harts, SOUND) }
         .flush_all(&[1])
         .unwrap();
     assert_eq!(weak.look(), 1);

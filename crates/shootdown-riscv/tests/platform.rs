@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use example::Machine;
-use shootdown::tags::AsidSlot;
 use shootdown::{
     AddressSpace, CpuId, CpuMemory, FlushBatch, KernelRoot, PageSize, Root, Shootdown,
 };
@@ -78,15 +77,11 @@ fn the_engine_loads_and_flushes_by_it() {
         .insert(0, shootdown_riscv::HartId::new(4).unwrap())
         .unwrap();
     let bits = AsidBits::new(16).unwrap();
-    let machine = Machine {
-        port: Emulated,
-        // SAFETY: emulated.
-        tlb: unsafe { Tlb::new(Emulated, Mode::Sv39, bits, Features::NONE, none) },
-        ipi: Ipi::new(Emulated, Way::Sbi(&HARTS)),
-        slots: [const { [const { AsidSlot::new() }; 7] }; 64],
-        current_cpu: || 0,
-        now_ns: || 0,
-    };
+    // SAFETY: emulated.
+    let tlb = unsafe { Tlb::new(Emulated, Mode::Sv39, bits, Features::NONE, none) };
+    let ipi = Ipi::new(Emulated, Way::Sbi(&HARTS));
+    // SAFETY: emulated, and this is the only thread.
+    let machine = unsafe { Machine::new(Emulated, tlb, ipi, || 0, || 0) };
     let engine: &Shootdown<_> = Box::leak(Box::new(Shootdown::new(machine)));
     engine.attach(CpuId::new(0), &MEMORY);
     engine.online();

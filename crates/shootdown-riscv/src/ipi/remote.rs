@@ -4,6 +4,7 @@ use super::hart::{HartMap, cpus};
 use super::port::Port;
 use super::sbi::Extension;
 use super::send::SendError;
+use crate::features::Processor;
 
 /// Fences by SBI's RFENCE extension (SBI, "RFENCE Extension"), for `Platform::flush_remote`.
 ///
@@ -15,6 +16,8 @@ use super::send::SendError;
 pub struct RemoteFences<'a, P: Port, const CPUS: usize> {
     port: P,
     map: &'a HartMap<CPUS>,
+    /// Fences that name an address work.
+    is_exact: bool,
 }
 
 impl<'a, P: Port, const CPUS: usize> RemoteFences<'a, P, CPUS> {
@@ -29,12 +32,19 @@ impl<'a, P: Port, const CPUS: usize> RemoteFences<'a, P, CPUS> {
     ///
     /// 1. The firmware has the extension, and returns only when the targets have executed their fences. OpenSBI does (`tlb_sync`, `lib/sbi/sbi_tlb.c`). SBI's text says of success no more than "IPI was sent to all the
     ///    targeted harts": of a firmware that is not known to wait, or of one that leaves its wait after some time, ask nothing here.
-    pub const unsafe fn new(port: P, map: &'a HartMap<CPUS>) -> Self {
-        Self { port, map }
+    /// 2. No hart of the map has erratum CIP-1200, or `processor` is one that [has](Processor::has_cip_1200): the firmware's fences are SFENCE.VMA, too.
+    /// 3. `port` acts on the hart that calls, as [`Port`] says.
+    pub const unsafe fn new(port: P, map: &'a HartMap<CPUS>, processor: Processor) -> Self {
+        let is_exact = !processor.has_cip_1200();
+        Self {
+            port,
+            map,
+            is_exact,
+        }
     }
 
     /// Has every CPU of `targets` drop the leaves of `bytes` bytes from `start` on, under all tags, global too. Stores of this hart before are seen by their walks after. Not for
-    /// freed tables: that is [`RemoteFences::flush_all`], as a fence with an address [drops leaves](crate::tlb).
+    /// freed tables: that is [`RemoteFences::flush_all`], as a fence with an address [drops leaves](crate::tlb). With the erratum it is that, too.
     ///
     /// It waits for the firmware, and that for the targets' machine mode, which no kernel can hold up. Interrupts off or on.
     ///
@@ -45,6 +55,9 @@ impl<'a, P: Port, const CPUS: usize> RemoteFences<'a, P, CPUS> {
         // To the firmware no bytes from 0 on are the entire address space.
         if bytes == 0 {
             return Ok(());
+        }
+        if !self.is_exact {
+            return self.flush_all(targets);
         }
         self.call(targets, start, bytes)
     }

@@ -31,7 +31,8 @@ pub struct Ipi<'a, P: Port, const CPUS: usize> {
 }
 
 impl<'a, P: Port, const CPUS: usize> Ipi<'a, P, CPUS> {
-    /// Interrupts by this way.
+    /// Interrupts by this way. Safe, because no unsafe code in here relies on `port`; an `unsafe impl` of `shootdown::Platform` does (contract 5), and answers for its acting on the hart that calls, as
+    /// [`Port`] says.
     pub const fn new(port: P, way: Way<'a, CPUS>) -> Self {
         Self { port, way }
     }

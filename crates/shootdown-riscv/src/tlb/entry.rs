@@ -1,5 +1,7 @@
 //! Entries of page tables, as far as flushes depend on them.
 
+use crate::features::Features;
+
 /// Bits of an entry (Privileged, "Sv39: Page-Based 39-bit Virtual-Memory System", which has them from Sv32).
 const V: u64 = 1 << 0;
 const R: u64 = 1 << 1;
@@ -43,15 +45,20 @@ impl Access {
     }
 }
 
-/// Whether a leaf entry, as the tables have it *now*, allows an access, with its A and D bits, which a hart with Svade wants set. Whether it may be made
-/// in the mode that made it (U, `sstatus.SUM`, and `sstatus.MXR` for loads) the host knows.
-pub const fn allows(leaf: u64, access: Access) -> bool {
+/// Whether a leaf entry, as the tables have it *now*, allows an access on a hart with these features. Without [`SVADU`](Features::SVADU) its A, and D for a store, must be set, too.
+/// Whether it may be made in the mode that made it (U, `sstatus.SUM`, and `sstatus.MXR` for loads) the host knows.
+pub const fn allows(leaf: u64, access: Access, features: Features) -> bool {
+    let marks = if features.has(Features::SVADU) {
+        A | D
+    } else {
+        0
+    };
     let needed = match access {
         Access::Read => V | R | A,
         Access::Write => V | R | W | A | D,
         Access::Execute => V | X | A,
     };
-    leaf & needed == needed
+    (leaf | marks) & needed == needed
 }
 
 #[cfg(test)]
@@ -66,13 +73,19 @@ mod tests {
     #[test]
     fn accesses_need_their_right_and_their_marks() {
         let all = V | R | W | X | A | D;
+        let (svade, svadu) = (Features::NONE, Features::SVADU);
         for access in [Access::Read, Access::Write, Access::Execute] {
-            assert!(allows(all, access));
-            assert!(!allows(all & !V, access) && !allows(all & !A, access));
+            assert!(allows(all, access, svade) && !allows(all & !A, access, svade));
+            assert!(allows(all & !A & !D, access, svadu));
         }
-        assert!(!allows(all & !D, Access::Write) && allows(all & !D, Access::Read));
-        assert!(!allows(all & !W, Access::Write) && !allows(all & !X, Access::Execute));
-        assert!(!allows(all & !R, Access::Read));
+        assert!(!allows(all & !D, Access::Write, svade));
+        assert!(allows(all & !D, Access::Read, svade));
+        for features in [svade, svadu] {
+            let refuses = |lacks: u64, access| !allows(all & !lacks, access, features);
+            assert!(refuses(V, Access::Read) && refuses(V, Access::Write));
+            assert!(refuses(V, Access::Execute) && refuses(X, Access::Execute));
+            assert!(refuses(W, Access::Write) && refuses(R, Access::Read));
+        }
     }
 
     #[test]

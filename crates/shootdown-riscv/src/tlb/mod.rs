@@ -1,14 +1,14 @@
 //! Dropping translations that this hart has cached, and loading roots.
 //!
 //! Everything here acts on the calling hart only, and on nothing that waits. What SFENCE.VMA drops is in "Privileged", "Supervisor Memory-Management Fence
-//! Instruction". It also orders what this hart has seen of stores to page tables, its own ones and other harts', before its walks: no other barrier is needed. It has four forms:
+//! Instruction". It also orders what this hart has seen of stores to page tables, its own ones and other harts', before its walks: no other barrier is needed. It has four forms, of which three are used:
 //!
 //! | | address | ASID | drops | orders walks behind stores to |
 //! |---|---|---|---|---|
 //! | [`Fence::All`] | `x0` | `x0` | everything | all tables |
 //! | [`Fence::Tag`] | `x0` | a register | the tag's, but what is global | the tag's tables, but what is global |
 //! | [`Fence::Page`] | a register | `x0` | the page's **leaf**, global too, under every tag | the page's leaf entry |
-//! | [`Fence::PageOfTag`] | a register | a register | the page's leaf, if it is the tag's and not global | the same |
+//! | - | a register | a register | the page's leaf, if it is the tag's and not global | the same |
 //!
 //! Hence the rules that [`Tlb`] keeps:
 //!

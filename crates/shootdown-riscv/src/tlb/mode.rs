@@ -42,11 +42,6 @@ impl Mode {
         (self as u64) << MODE_SHIFT | asid | root >> PAGE_SHIFT
     }
 
-    /// The physical address of the root in a value of `satp`.
-    pub const fn root(satp: u64) -> u64 {
-        (satp & !(u64::MAX << ASID_SHIFT)) << PAGE_SHIFT
-    }
-
     /// How many levels of tables there are.
     pub const fn levels(self) -> u32 {
         self as u32 - 5
@@ -78,7 +73,6 @@ mod tests {
         let satp = Mode::Sv48.satp(0x8020_1000, Asid::new(0xabc));
         assert_eq!(satp, 0x90ab_c000_0008_0201);
         assert_eq!(Mode::of_satp(satp), Some(Mode::Sv48));
-        assert_eq!(Mode::root(satp), 0x8020_1000);
         assert_eq!(asid_of(satp), Asid::new(0xabc));
         assert_eq!(Mode::of_satp(0), None);
     }

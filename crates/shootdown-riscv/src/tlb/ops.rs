@@ -28,7 +28,7 @@ pub struct Tlb<P: Port> {
     pub(super) port: P,
     pub(super) mode: Mode,
     pub(super) asid_bits: AsidBits,
-    svinval: bool,
+    features: Features,
     /// Fences that name an address or an ASID work.
     is_exact: bool,
     ceiling: usize,
@@ -41,6 +41,7 @@ impl<P: Port> Tlb<P> {
     ///
     /// 1. `features` hold on every hart that uses the value, and each of them has `mode` and at least `asid_bits`.
     /// 2. No hart that uses it has erratum CIP-1200, or `processor` is one that [has](Processor::has_cip_1200).
+    /// 3. `port` acts on the hart that calls, as [`Port`] says.
     pub const unsafe fn new(
         port: P,
         mode: Mode,
@@ -52,7 +53,7 @@ impl<P: Port> Tlb<P> {
             port,
             mode,
             asid_bits,
-            svinval: features.has(Features::SVINVAL),
+            features,
             is_exact: !processor.has_cip_1200(),
             ceiling: CEILING,
         }
@@ -107,7 +108,7 @@ impl<P: Port> Tlb<P> {
         // An address orders and drops leaves only, so freed tables take a fence without one.
         if depth == Depth::Tables || fences > self.ceiling || !self.is_exact {
             self.port.sfence_vma(Fence::All);
-        } else if self.svinval && fences > 1 {
+        } else if self.features.has(Features::SVINVAL) && fences > 1 {
             self.invalidate(addresses(start, step, fences));
         } else {
             addresses(start, step, fences).for_each(|address| self.fence(Fence::Page(address)));
@@ -135,38 +136,18 @@ impl<P: Port> Tlb<P> {
         self.fence(Fence::Tag(self.loaded_asid()));
     }
 
-    /// Drops all that `asid` has cached, loaded or not, but what is global. Of a tag that is not loaded nothing comes back until it is. Any context.
-    ///
-    /// # Panics
-    ///
-    /// In debug builds, where [harts have no such tag](AsidBits::has): a fence ignores bits that they do not have, and would drop another one.
-    pub fn flush_tag(&self, asid: Asid) {
-        self.assert_has(asid);
-        self.fence(Fence::Tag(asid));
-    }
-
-    /// Drops the leaf of the page that holds `address` under `asid`, unless it is global; not for tables that were freed. Any context.
-    ///
-    /// # Panics
-    ///
-    /// As [`Tlb::flush_tag`].
-    pub fn flush_page_of(&self, asid: Asid, address: usize) {
-        self.assert_has(asid);
-        self.fence(Fence::PageOfTag(address, asid));
-    }
-
     /// Drops everything, global translations and all tags too. Any context.
     pub fn flush_all(&self) {
         self.port.sfence_vma(Fence::All);
     }
 
     /// For the handler of a page fault that found `leaf` in the tables, for the address that faulted: if the entry [allows] the access by now, the fault was
-    /// spurious. This hart then drops what it has cached, and the access is to be made again: true. Else nothing happens: false.
+    /// spurious, whatever its A and D are where the walker [sets them](Features::SVADU). This hart then drops what it has cached, and the access is to be made again: true. Else nothing happens: false.
     ///
     /// It drops everything, not the page: what was cached may be an invalid entry *above* the leaf, from before a table was linked, and an address names leaves only.
     #[must_use]
     pub fn retry(&self, leaf: u64, access: Access) -> bool {
-        let is_spurious = allows(leaf, access);
+        let is_spurious = allows(leaf, access, self.features);
         if is_spurious {
             self.flush_all();
         }
@@ -174,25 +155,12 @@ impl<P: Port> Tlb<P> {
     }
 
     /// The loaded tag; [`Asid::UNTAGGED`] where there are no ASIDs.
-    pub fn loaded_asid(&self) -> Asid {
+    pub(super) fn loaded_asid(&self) -> Asid {
         if self.asid_bits == AsidBits::NONE {
             Asid::UNTAGGED
         } else {
             mode::asid_of(self.port.read_satp())
         }
-    }
-
-    /// The physical address of the loaded root.
-    pub fn loaded_root(&self) -> u64 {
-        Mode::root(self.port.read_satp())
-    }
-
-    pub(super) fn assert_has(&self, asid: Asid) {
-        debug_assert!(
-            self.asid_bits.has(asid),
-            "{asid:?} with {:?}",
-            self.asid_bits
-        );
     }
 }
 

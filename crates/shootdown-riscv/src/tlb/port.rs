@@ -11,8 +11,6 @@ pub enum Fence {
     Tag(Asid),
     /// The leaf entry of the page that holds the address, under every tag. Nothing, if the address is not valid.
     Page(usize),
-    /// The same under one tag, unless it is global.
-    PageOfTag(usize, Asid),
 }
 
 /// How [`Tlb`](super::Tlb) reaches the machine. `Hardware` (on `riscv64` targets) is the real thing; tests emulate. All methods act on the hart that calls them.

@@ -2,7 +2,7 @@
 //!
 //! Rules: "Privileged", "Supervisor Memory-Management Fence Instruction", "Virtual Address Translation Process" and "Svinval". Where a hart may drop more than it must, this one does not; where it may
 //! cache, it does, before every instruction, all that is reachable: under the loaded tag, from the loaded root and through what is cached already. What is cached of a region is found by its address, not by
-//! the root that it came from.
+//! the root that it came from. Before that, and so between any two instructions, [another hart](super::other) may act.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use shootdown_riscv::tlb::{self, Fence};
 use shootdown_riscv::{Asid, AsidBits, Features, Mode, Processor, Tlb};
 
-use super::memory::{Entry, KERNEL, Memory, PAGES, Page, Place, REGIONS};
+use super::memory::{Entry, KERNEL, Memory, PAGES, Page, Place, REGIONS, region_at};
+use super::other::Other;
 
 pub const MODE: Mode = Mode::Sv39;
 const SATP_ASID: u64 = 0xffff << 44;
@@ -27,7 +28,7 @@ pub const CIP_1200: Processor = Processor {
     implementation: 0x20_0630,
 };
 
-/// A cached entry, a leaf of a page or the one that leads to the table of a region. Global ones have no tag.
+/// A cached entry: the leaf of a page, or what a root says of a region, which may be a leaf. Global ones have no tag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cached<K> {
     pub tag: Option<u16>,
@@ -42,12 +43,13 @@ pub struct Hart {
     asid_bits: AsidBits,
     satp: Cell<u64>,
     pub memory: RefCell<Memory>,
+    pub other: RefCell<Other>,
     pages: RefCell<BTreeSet<Cached<Page>>>,
-    tables: RefCell<BTreeSet<Cached<usize>>>,
-    /// Stores before the last SFENCE.W.INVAL.
+    regions: RefCell<BTreeSet<Cached<usize>>>,
+    /// The time of the last SFENCE.W.INVAL.
     stored: Cell<u64>,
     /// SINVAL.VMA that no SFENCE.INVAL.IR has followed.
-    invalidated: RefCell<Vec<(Page, u64)>>,
+    invalidated: RefCell<Vec<(usize, u64)>>,
     /// Freed tables that were walked.
     pub walked_freed: Cell<u32>,
 }
@@ -61,8 +63,9 @@ impl Hart {
             asid_bits: AsidBits::new(asid_bits).unwrap(),
             satp: Cell::new(MODE.satp(Memory::root_address(0), Asid::UNTAGGED)),
             memory: RefCell::new(memory),
+            other: RefCell::default(),
             pages: RefCell::default(),
-            tables: RefCell::default(),
+            regions: RefCell::default(),
             stored: Cell::new(0),
             invalidated: RefCell::default(),
             walked_freed: Cell::new(0),
@@ -79,18 +82,40 @@ impl Hart {
     }
 
     pub fn loaded_root(&self) -> usize {
-        Memory::root_at(Mode::root(self.satp.get()))
+        Memory::root_at(self.satp.get() << 20 >> 8)
     }
 
-    /// All that is cached of pages, by now.
+    pub const fn features(&self) -> Features {
+        self.features
+    }
+
+    /// All that is cached of pages by now, and of megapages, page by page.
     pub fn cached_pages(&self) -> BTreeSet<Cached<Page>> {
-        self.speculate();
-        self.pages.borrow().clone()
+        let mut all = BTreeSet::new();
+        for Cached { tag, of, entry } in self.cached_regions() {
+            if let Entry::Frame(first) = entry {
+                all.extend((0..PAGES).map(|index| Cached {
+                    tag,
+                    of: Page { region: of, index },
+                    entry: Entry::Frame(first + index as u32),
+                }));
+            }
+        }
+        all.extend(self.pages.borrow().iter().copied());
+        all
     }
 
-    pub fn cached_tables(&self) -> BTreeSet<Cached<usize>> {
+    /// All that is cached of roots by now.
+    pub fn cached_regions(&self) -> BTreeSet<Cached<usize>> {
         self.speculate();
-        self.tables.borrow().clone()
+        self.regions.borrow().clone()
+    }
+
+    /// Whether it is cached under the loaded tag that a region has no table.
+    pub fn lacks_table(&self, region: usize) -> bool {
+        let regions = self.cached_regions();
+        let mut here = regions.iter().filter(|cached| self.matches(cached.tag));
+        here.any(|cached| cached.of == region && cached.entry == Entry::Invalid)
     }
 
     /// What an access of the page may find now.
@@ -106,10 +131,18 @@ impl Hart {
         tag.is_none_or(|tag| tag == self.loaded_tag())
     }
 
+    /// What may happen before each instruction.
+    pub fn begin(&self) {
+        let mut memory = self.memory.borrow_mut();
+        self.other.borrow_mut().act(&mut memory);
+        drop(memory);
+        self.speculate();
+    }
+
     /// Caches whatever walks could, from the loaded root and through cached entries.
     fn speculate(&self) {
         let (tag, root, memory) = (self.loaded_tag(), self.loaded_root(), self.memory.borrow());
-        let mut cached = self.tables.borrow_mut();
+        let mut cached = self.regions.borrow_mut();
         let mut pages = self.pages.borrow_mut();
         for region in 0..REGIONS {
             let key = (region != KERNEL).then_some(tag);
@@ -133,7 +166,8 @@ impl Hart {
                             self.walked_freed.set(self.walked_freed.get() + freed);
                             memory.readable(Place::Leaf(table, index), tag)
                         }
-                        _ => vec![Entry::Invalid],
+                        Entry::Invalid => vec![Entry::Invalid],
+                        Entry::Frame(_) => vec![],
                     };
                     let cached = found.into_iter().map(|entry| Cached {
                         tag: key,
@@ -146,86 +180,73 @@ impl Hart {
         }
     }
 
-    fn drop_page(&self, page: Page, tag: Option<u16>) {
-        let is_named = |cached: &Cached<Page>| {
-            cached.of == page && tag.is_none_or(|tag| cached.tag == Some(tag))
-        };
-        self.pages.borrow_mut().retain(|cached| !is_named(cached));
+    /// Orders stores that were seen up to a time, and drops leaves.
+    fn fence_leaf(&self, address: usize, up_to: u64) {
+        self.memory.borrow_mut().order_leaf(address, up_to);
+        let (page, region) = (Page::of(address), region_at(address));
+        let mut pages = self.pages.borrow_mut();
+        pages.retain(|cached| Some(cached.of) != page);
+        let is_leaf = |entry| matches!(entry, Entry::Frame(_));
+        let mut regions = self.regions.borrow_mut();
+        regions.retain(|cached| Some(cached.of) != region || !is_leaf(cached.entry));
     }
 }
 
 impl tlb::Port for &Hart {
     fn sfence_vma(&self, what: Fence) {
-        self.speculate();
+        self.begin();
         if what != Fence::All && self.processor.has_cip_1200() {
             return;
         }
-        let mut memory = self.memory.borrow_mut();
-        let mask = self.asid_bits.tags() as u16;
+        let now = self.memory.borrow().clock;
         match what {
             Fence::All => {
-                memory.order_all();
+                self.memory.borrow_mut().order_all();
                 self.pages.borrow_mut().clear();
-                self.tables.borrow_mut().clear();
+                self.regions.borrow_mut().clear();
             }
             Fence::Tag(asid) => {
-                let tag = asid.as_u16() & mask;
-                memory.order_tag(tag, None);
-                self.pages
-                    .borrow_mut()
-                    .retain(|cached| cached.tag != Some(tag));
-                self.tables
-                    .borrow_mut()
-                    .retain(|cached| cached.tag != Some(tag));
+                let tag = asid.as_u16() & self.asid_bits.tags() as u16;
+                self.memory.borrow_mut().order_tag(tag);
+                let mut pages = self.pages.borrow_mut();
+                pages.retain(|cached| cached.tag != Some(tag));
+                let mut regions = self.regions.borrow_mut();
+                regions.retain(|cached| cached.tag != Some(tag));
             }
-            Fence::Page(address) => {
-                if let Some(page) = Page::of(address) {
-                    memory.order_page(page, u64::MAX);
-                    self.drop_page(page, None);
-                }
-            }
-            Fence::PageOfTag(address, asid) => {
-                let tag = asid.as_u16() & mask;
-                if let Some(page) = Page::of(address) {
-                    memory.order_tag(tag, Some(page));
-                    self.drop_page(page, Some(tag));
-                }
-            }
+            Fence::Page(address) => self.fence_leaf(address, now),
         }
     }
 
     unsafe fn sfence_w_inval(&self) {
         assert!(self.features.has(Features::SVINVAL), "illegal instruction");
-        self.speculate();
-        self.stored.set(self.memory.borrow().stores);
+        self.begin();
+        self.stored.set(self.memory.borrow().clock);
     }
 
     unsafe fn sinval_vma(&self, address: usize) {
         assert!(self.features.has(Features::SVINVAL), "illegal instruction");
-        self.speculate();
-        if let Some(page) = Page::of(address).filter(|_| !self.processor.has_cip_1200()) {
-            self.invalidated
-                .borrow_mut()
-                .push((page, self.stored.get()));
+        self.begin();
+        if !self.processor.has_cip_1200() {
+            let invalidated = (address, self.stored.get());
+            self.invalidated.borrow_mut().push(invalidated);
         }
     }
 
     unsafe fn sfence_inval_ir(&self) {
         assert!(self.features.has(Features::SVINVAL), "illegal instruction");
-        self.speculate();
-        for (page, stored) in self.invalidated.take() {
-            self.memory.borrow_mut().order_page(page, stored);
-            self.drop_page(page, None);
+        self.begin();
+        for (address, stored) in self.invalidated.take() {
+            self.fence_leaf(address, stored);
         }
     }
 
     fn read_satp(&self) -> u64 {
-        self.speculate();
+        self.begin();
         self.satp.get()
     }
 
     unsafe fn write_satp(&self, value: u64) {
-        self.speculate();
+        self.begin();
         assert_eq!(Mode::of_satp(value), Some(MODE));
         let lacks = (0xffff & !(self.asid_bits.tags() as u64)) << SATP_ASID.trailing_zeros();
         self.satp.set(value & !lacks);

@@ -1,10 +1,10 @@
 //! Cases by hand; and sequences that must fail, which show that the emulated hart has the rule.
 
-use shootdown_riscv::tlb::{Fence, Port, TagEntries, detect_asid_bits};
+use shootdown_riscv::tlb::{Access, Depth, Fence, Port, TagEntries, detect_asid_bits};
 use shootdown_riscv::{Asid, Features};
 
 use super::hart::{Cached, Hart, MODE, SOUND};
-use super::memory::{Entry, KERNEL, Memory, Page, Place, all_pages};
+use super::memory::{Entry, KERNEL, Memory, Page, Place, REGION_BYTES, all_pages};
 
 fn hart(asid_bits: u8) -> Hart {
     Hart::new(asid_bits, Features::SVINVAL, SOUND, Memory::new(3))
@@ -99,6 +99,90 @@ fn an_address_orders_leaves_only() {
 }
 
 #[test]
+fn a_megapage_goes_with_any_of_its_addresses_and_its_neighbour_stays() {
+    let root = 0;
+    let (first, next) = (
+        PAGE,
+        Page {
+            region: 1,
+            index: 0,
+        },
+    );
+    let hart = hart(16);
+    let map = |first| {
+        for page in [PAGE, next] {
+            let place = Place::Top(root, page.region);
+            let entry = Entry::Frame(first + 100 * page.region as u32);
+            hart.memory.borrow_mut().store(place, entry);
+        }
+    };
+    map(5000);
+    (&hart).sfence_vma(Fence::All);
+    assert_eq!(hart.usable(next), [Entry::Frame(5100)].into());
+    map(6000);
+    (&hart).sfence_vma(Fence::Page(REGION_BYTES - 4096));
+    assert_eq!(hart.usable(first), [Entry::Frame(6000)].into());
+    assert_eq!(hart.usable(next).len(), 2);
+    map(7000);
+    hart.tlb().flush_pages(0, REGION_BYTES, 2, Depth::Leaf);
+    let last = Page {
+        region: 1,
+        index: 2,
+    };
+    assert_eq!(hart.usable(first), [Entry::Frame(7000)].into());
+    assert_eq!(hart.usable(last), [Entry::Frame(7102)].into());
+}
+
+#[test]
+fn a_fence_orders_no_store_of_another_hart_before_it_was_seen() {
+    let hart = hart(16);
+    let place = hart.memory.borrow().leaf_place(0, PAGE).unwrap();
+    let store = |entry| hart.memory.borrow_mut().store_unseen(place, entry);
+    store(Entry::Invalid);
+    let fences = [
+        Fence::All,
+        Fence::Tag(Asid::UNTAGGED),
+        Fence::Page(PAGE.address()),
+    ];
+    for fence in fences {
+        (&hart).sfence_vma(fence);
+        assert_ne!(stale(&hart, 0), []);
+    }
+    for (frame, fence) in fences.into_iter().enumerate() {
+        hart.memory.borrow_mut().see_all();
+        (&hart).sfence_vma(fence);
+        assert_eq!(stale(&hart, 0), []);
+        store(Entry::Frame(7000 + frame as u32));
+        assert_ne!(stale(&hart, 0), []);
+    }
+    // Svinval: what was seen before its first part.
+    let port = &hart;
+    // SAFETY: emulated, and there.
+    unsafe { (&port).sfence_w_inval() };
+    hart.memory.borrow_mut().see_all();
+    // SAFETY: as above.
+    unsafe { (&port).sinval_vma(PAGE.address()) };
+    // SAFETY: as above.
+    unsafe { (&port).sfence_inval_ir() };
+    assert_ne!(stale(&hart, 0), []);
+}
+
+#[test]
+fn a_page_that_was_not_accessed_yet_is_retried_where_the_walker_marks_it() {
+    for (features, is_retried) in [(Features::SVADU, true), (Features::NONE, false)] {
+        let hart = Hart::new(16, features, SOUND, Memory::new(1));
+        let place = hart.memory.borrow().leaf_place(0, PAGE).unwrap();
+        hart.memory.borrow_mut().store(place, Entry::Invalid);
+        (&hart).sfence_vma(Fence::All);
+        assert_eq!(hart.usable(PAGE), [Entry::Invalid].into());
+        hart.memory.borrow_mut().store(place, Entry::Frame(1));
+        // V, R, W.
+        assert_eq!(hart.tlb().retry(0b111, Access::Write), is_retried);
+        assert_eq!(stale(&hart, 0).is_empty(), is_retried);
+    }
+}
+
+#[test]
 fn a_tag_leaves_what_is_global() {
     let page = Page {
         region: KERNEL,
@@ -107,7 +191,6 @@ fn a_tag_leaves_what_is_global() {
     let hart = hart(16);
     unmap(&hart, 0, page);
     (&hart).sfence_vma(Fence::Tag(Asid::UNTAGGED));
-    (&hart).sfence_vma(Fence::PageOfTag(page.address(), Asid::UNTAGGED));
     assert_eq!(hart.usable(page).len(), 2);
     (&hart).sfence_vma(Fence::Page(page.address()));
     assert_eq!(hart.usable(page).len(), 1);
@@ -146,11 +229,21 @@ fn each_part_of_svinval_is_needed() {
 fn bits_are_detected_and_nothing_stays_of_the_tag_that_was_borrowed() {
     for bits in [0, 1, 9, 16] {
         let hart = hart(bits);
-        let tag = u16::from(bits > 0);
+        let (tag, ones) = (u16::from(bits > 1), u16::MAX);
+        // Somebody before has used the tag, and freed his tables.
+        load(&hart, 2, ones);
+        if bits > 0 {
+            load(&hart, 1, tag);
+            let table = unlink(&hart, 2, 0);
+            hart.memory.borrow_mut().free(table);
+        }
         load(&hart, 1, tag);
         // SAFETY: emulated.
         let found = unsafe { detect_asid_bits(&&hart) };
-        assert_eq!(found, hart.tlb().asid_bits());
+        assert_eq!(
+            (found, hart.walked_freed.get()),
+            (hart.tlb().asid_bits(), 0)
+        );
         assert_eq!((hart.loaded_root(), hart.loaded_tag()), (1, tag));
         let borrowed = |other: Option<u16>| other.is_some_and(|other| other != tag);
         let pages = hart.cached_pages();
@@ -161,7 +254,7 @@ fn bits_are_detected_and_nothing_stays_of_the_tag_that_was_borrowed() {
         );
         assert!(
             !hart
-                .cached_tables()
+                .cached_regions()
                 .iter()
                 .any(|cached| borrowed(cached.tag))
         );

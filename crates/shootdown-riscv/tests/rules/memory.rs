@@ -1,4 +1,4 @@
-//! Page tables in small: roots, with regions that each have a table of pages; and what a walk may still read of them.
+//! Page tables in small: roots, with regions that each have a table of pages or are a megapage; and what a walk may still read of them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ pub const REGIONS: usize = 3;
 pub const KERNEL: usize = REGIONS - 1;
 /// Pages of a region.
 pub const PAGES: usize = 3;
-const REGION_BYTES: usize = 2 << 20;
+pub const REGION_BYTES: usize = 2 << 20;
 const KERNEL_BASE: usize = 0xffff_ffc0_0000_0000;
 
 /// A page by its region and its place there.
@@ -15,6 +15,12 @@ const KERNEL_BASE: usize = 0xffff_ffc0_0000_0000;
 pub struct Page {
     pub region: usize,
     pub index: usize,
+}
+
+/// The region that holds an address, if there is one.
+pub fn region_at(address: usize) -> Option<usize> {
+    let base = |region| Page { region, index: 0 }.address();
+    (0..REGIONS).find(|&region| address & !(REGION_BYTES - 1) == base(region))
 }
 
 impl Page {
@@ -42,6 +48,7 @@ pub fn all_pages() -> impl Iterator<Item = Page> {
 pub enum Entry {
     Invalid,
     Table(usize),
+    /// A leaf; in a root that of a megapage, whose first frame it is.
     Frame(u32),
 }
 
@@ -54,11 +61,15 @@ pub enum Place {
     Leaf(usize, usize),
 }
 
-/// What an entry said before a store. A walk may read it until a fence has ordered the store before it, for its tag.
+/// The stamp of a store that the hart has not seen.
+const UNSEEN: u64 = u64::MAX;
+
+/// What an entry said before a store. A walk may read it until a fence has ordered the store before it, for its tag; and no fence does before the hart has seen the store.
 #[derive(Clone, Debug)]
 struct Old {
     place: Place,
     entry: Entry,
+    /// When the hart saw the store.
     stamp: u64,
     ordered_for: BTreeSet<u16>,
 }
@@ -76,8 +87,8 @@ pub struct Memory {
     roots: Vec<[Entry; REGIONS]>,
     tables: Vec<Table>,
     old: Vec<Old>,
-    /// Stores so far.
-    pub stores: u64,
+    /// Goes on with each store, and with what is seen of others' ones.
+    pub clock: u64,
 }
 
 impl Memory {
@@ -87,7 +98,7 @@ impl Memory {
             roots: vec![[Entry::Invalid; REGIONS]; roots],
             tables: Vec::new(),
             old: Vec::new(),
-            stores: 0,
+            clock: 0,
         };
         let kernel = new.add_table(KERNEL, 1000);
         for root in 0..roots {
@@ -140,12 +151,37 @@ impl Memory {
         }
     }
 
+    /// A store by this hart. By what it overwrites it has seen that.
     pub fn store(&mut self, place: Place, entry: Entry) {
-        self.stores += 1;
+        self.clock += 1;
+        let at_place = self.old.iter_mut().filter(|old| old.place == place);
+        at_place.for_each(|old| old.stamp = old.stamp.min(self.clock));
+        self.write(place, entry, self.clock);
+    }
+
+    /// A store by another hart, which this one has not seen yet. Its walks may have.
+    pub fn store_unseen(&mut self, place: Place, entry: Entry) {
+        self.write(place, entry, UNSEEN);
+    }
+
+    /// This hart has seen all stores by now, by what the other hart told it behind them.
+    pub fn see_all(&mut self) {
+        self.clock += 1;
+        let stamp = |old: &mut Old| old.stamp = old.stamp.min(self.clock);
+        self.old.iter_mut().for_each(stamp);
+    }
+
+    /// Whether another hart has stored to what translates a region, and this one has not seen that.
+    pub fn has_unseen(&self, region: usize) -> bool {
+        let mut old = self.old.iter();
+        old.any(|old| old.stamp == UNSEEN && self.region_of(old.place) == region)
+    }
+
+    fn write(&mut self, place: Place, entry: Entry, stamp: u64) {
         self.old.push(Old {
             place,
             entry: self.get(place),
-            stamp: self.stores,
+            stamp,
             ordered_for: BTreeSet::new(),
         });
         match place {
@@ -164,8 +200,11 @@ impl Memory {
 
     /// What the page is mapped to.
     pub fn truth(&self, root: usize, page: Page) -> Entry {
-        let place = self.leaf_place(root, page);
-        place.map_or(Entry::Invalid, |place| self.get(place))
+        match self.roots[root][page.region] {
+            Entry::Invalid => Entry::Invalid,
+            Entry::Table(table) => self.get(Place::Leaf(table, page.index)),
+            Entry::Frame(first) => Entry::Frame(first + page.index as u32),
+        }
     }
 
     /// What a walk under the tag may read.
@@ -182,29 +221,36 @@ impl Memory {
         }
     }
 
-    fn is_leaf_of(&self, place: Place, page: Page) -> bool {
-        let is_leaf = matches!(place, Place::Leaf(_, index) if index == page.index);
-        is_leaf && self.region_of(place) == page.region
+    /// Whether the store that left `old` behind was one to a leaf that translates the address.
+    fn is_leaf_at(&self, old: &Old, address: usize) -> bool {
+        match old.place {
+            Place::Top(_, region) => {
+                matches!(old.entry, Entry::Frame(_)) && region_at(address) == Some(region)
+            }
+            Place::Leaf(table, index) => {
+                let region = self.tables[table].region;
+                Page::of(address) == Some(Page { region, index })
+            }
+        }
     }
 
-    /// All stores come before all later walks.
+    /// All stores that were seen come before all later walks.
     pub fn order_all(&mut self) {
-        self.old.clear();
+        self.old.retain(|old| old.stamp == UNSEEN);
     }
 
-    /// Those up to a stamp, of the page's leaf entries, before all later walks.
-    pub fn order_page(&mut self, page: Page, up_to: u64) {
+    /// Those seen up to a time, to the leaves of an address, before all later walks.
+    pub fn order_leaf(&mut self, address: usize, up_to: u64) {
         let mut old = core::mem::take(&mut self.old);
-        old.retain(|old| !(self.is_leaf_of(old.place, page) && old.stamp <= up_to));
+        old.retain(|old| !(self.is_leaf_at(old, address) && old.stamp <= up_to));
         self.old = old;
     }
 
-    /// All stores, or those to the page's leaf entries, before walks under the tag; but for what is global.
-    pub fn order_tag(&mut self, tag: u16, page: Option<Page>) {
+    /// All that were seen, before walks under the tag; but for what is global.
+    pub fn order_tag(&mut self, tag: u16) {
         let mut old = core::mem::take(&mut self.old);
-        for old in &mut old {
-            let is_named = page.is_none_or(|page| self.is_leaf_of(old.place, page));
-            if is_named && self.region_of(old.place) != KERNEL {
+        for old in old.iter_mut().filter(|old| old.stamp != UNSEEN) {
+            if self.region_of(old.place) != KERNEL {
                 old.ordered_for.insert(tag);
             }
         }

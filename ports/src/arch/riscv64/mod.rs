@@ -55,6 +55,7 @@ const HART: Hardware = unsafe { Hardware::new() };
 static HARTS: HartMap<MAX_CPUS> = HartMap::new();
 static IPI: Ipi<'static, Hardware, MAX_CPUS> = Ipi::new(HART, Way::Sbi(&HARTS));
 static TLB: AtBoot<Tlb<Hardware>> = AtBoot::new();
+static FENCES: AtBoot<RemoteFences<'static, Hardware, MAX_CPUS>> = AtBoot::new();
 /// The hart that boots: the others have the ids from 0 on, without this.
 static BOOT_HART: AtomicUsize = AtomicUsize::new(0);
 
@@ -118,17 +119,21 @@ pub fn prepare_cpu() {
     let root = memory::kernel_root().as_u64();
     let processor = Processor::read(&HART).expect("the firmware says which processor it is");
     let tlb = |bits| {
-        // SAFETY: 1. no extension is said to be there. 2. it is of that processor.
+        // SAFETY: 1. no extension is said to be there. 2. it is of that processor. 3. it is the hart.
         unsafe { Tlb::new(HART, Mode::Sv39, bits, Features::NONE, processor) }
     };
     // SAFETY: 1. it maps all memory where it is. 2. it is a table of the top level.
     unsafe { tlb(AsidBits::NONE).load_root(root) };
     let make = || {
-        // SAFETY: 1. interrupts are off, and the root is loaded.
+        // SAFETY: 1. interrupts are off, and the root is loaded. 2. it is the hart.
         tlb(unsafe { tlb::detect_asid_bits(&HART) })
     };
+    // SAFETY: 1. QEMU has OpenSBI, which waits. 2. all harts are of one kind. 3. it is the hart.
+    let make_fences = || unsafe { RemoteFences::new(HART, &HARTS, processor) };
     // SAFETY: 1. the boot CPU comes here before it starts another.
     unsafe { TLB.set_once(make) };
+    // SAFETY: 1. as above.
+    unsafe { FENCES.set_once(make_fences) };
     TLB.get().flush_all();
     // SAFETY: the handlers are there.
     unsafe { asm!("csrw sie, {}", in(reg) SOFTWARE_AND_TIMER) };
@@ -210,8 +215,7 @@ pub const FLUSHES_REMOTELY: bool = true;
 
 /// By the firmware, which fences in machine mode.
 pub fn flush_remote(targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
-    // SAFETY: 1. QEMU has OpenSBI, which waits.
-    let fences = unsafe { RemoteFences::new(HART, &HARTS) };
+    let fences = FENCES.get();
     let words = targets.as_set().words();
     let by_range = |range: FlushRange| {
         let bytes = range.page_count().saturating_mul(range.page_size().bytes());
