@@ -92,18 +92,14 @@ static MEMORY: [CpuMemory<Recorded>; 2] = [const { CpuMemory::new() }; 2];
 fn machine() -> Recorded {
     let features = Features::of(IdRegisters::default());
     let errata = Errata::of(&features);
-    Machine {
-        // SAFETY: recorded.
-        tlb: unsafe { Tlb::new(Recorder, &features, errata, Granule::Kib4, 0x1000) },
-        // SAFETY: recorded.
-        gic: unsafe { Gic3::new(Recorder, RangeSelector::Absent) },
-        irq: Recorder,
-        map: &MAP,
-        sgi: Sgi::new(1).unwrap(),
-        slots: &SLOTS,
-        current_cpu: || CURRENT.load(Ordering::Relaxed),
-        now_ns: || 0,
-    }
+    // SAFETY: recorded.
+    let tlb = unsafe { Tlb::new(Recorder, &features, errata, Granule::Kib4, 0x1000) };
+    // SAFETY: recorded.
+    let gic = unsafe { Gic3::new(Recorder, RangeSelector::Absent) };
+    let sgi = (&MAP, Sgi::new(1).unwrap());
+    let kernel: (fn() -> u32, fn() -> u64) = (|| CURRENT.load(Ordering::Relaxed), || 0);
+    // SAFETY: recorded.
+    unsafe { Machine::new(tlb, gic, Recorder, sgi, &SLOTS, kernel) }
 }
 
 fn ops(act: impl FnOnce()) -> Vec<Op> {
