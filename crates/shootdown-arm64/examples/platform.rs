@@ -11,6 +11,9 @@ use shootdown_arm64::{AffinityMap, Asid, Gic3, IrqState, Sgi, Tlb, gic, irq};
 pub const CPUS: usize = 64;
 pub const TAGS: usize = 255;
 
+/// `current_cpu` and `now_ns`: TPIDR_EL1, say, and CNTVCT_EL0.
+pub type OfKernel = (fn() -> u32, fn() -> u64);
+
 /// What boot has made.
 #[derive(Debug)]
 pub struct Machine<T: tlb::Port, G: gic::Port, I: irq::Port> {
@@ -25,8 +28,6 @@ pub struct Machine<T: tlb::Port, G: gic::Port, I: irq::Port> {
 }
 
 impl<T: tlb::Port, G: gic::Port, I: irq::Port> Machine<T, G, I> {
-    /// `current_cpu` and `now_ns` are the kernel's own: TPIDR_EL1, say, and CNTVCT_EL0.
-    ///
     /// # Safety
     ///
     /// 1. `tlb` is started on every CPU before that is online, and returned enough bits for [`TAGS`].
@@ -42,7 +43,7 @@ impl<T: tlb::Port, G: gic::Port, I: irq::Port> Machine<T, G, I> {
         irq: I,
         (map, sgi): (&'static AffinityMap<CPUS>, Sgi),
         slots: &'static [[AsidSlot; TAGS]; CPUS],
-        (current_cpu, now_ns): (fn() -> u32, fn() -> u64),
+        (current_cpu, now_ns): OfKernel,
     ) -> Self {
         Self {
             tlb,

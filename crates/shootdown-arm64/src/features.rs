@@ -4,7 +4,7 @@
 
 use crate::tlb::{AsidBits, Granule};
 
-/// The ID registers that matter here. Hosts that have read them already fill them in; [`IdRegisters::read`] does so on the CPU itself.
+/// The ID registers that matter here. Hosts that have read them already fill them in; `IdRegisters::read` does so on the CPU itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct IdRegisters {
     /// MIDR_EL1.

@@ -220,7 +220,7 @@ impl<'a> Kernel<'a> {
                 for index in first..first + count {
                     self.unmap(writer, root, page(index));
                 }
-                let what = match random.below(8) {
+                let what = match random.below(3) {
                     0 => What::Whole,
                     _ => {
                         let start = page(first).address();
