@@ -11,18 +11,51 @@ use shootdown_arm64::{AffinityMap, Asid, Gic3, IrqState, Sgi, Tlb, gic, irq};
 pub const CPUS: usize = 64;
 pub const TAGS: usize = 255;
 
-/// What boot has made. `tlb` is started on every CPU before that is online.
+/// `current_cpu` and `now_ns`: TPIDR_EL1, say, and CNTVCT_EL0.
+pub type OfKernel = (fn() -> u32, fn() -> u64);
+
+/// What boot has made.
 #[derive(Debug)]
 pub struct Machine<T: tlb::Port, G: gic::Port, I: irq::Port> {
-    pub tlb: Tlb<T>,
-    pub gic: Gic3<G>,
-    pub irq: I,
-    pub map: &'static AffinityMap<CPUS>,
-    pub sgi: Sgi,
-    pub slots: &'static [[AsidSlot; TAGS]; CPUS],
-    /// The kernel's own: TPIDR_EL1, say, and CNTVCT_EL0.
-    pub current_cpu: fn() -> u32,
-    pub now_ns: fn() -> u64,
+    tlb: Tlb<T>,
+    gic: Gic3<G>,
+    irq: I,
+    map: &'static AffinityMap<CPUS>,
+    sgi: Sgi,
+    slots: &'static [[AsidSlot; TAGS]; CPUS],
+    current_cpu: fn() -> u32,
+    now_ns: fn() -> u64,
+}
+
+impl<T: tlb::Port, G: gic::Port, I: irq::Port> Machine<T, G, I> {
+    /// # Safety
+    ///
+    /// 1. `tlb` is started on every CPU before that is online, and returned enough bits for [`TAGS`].
+    /// 2. `irq` does on the CPU that calls what [`irq::Port`] says. (Those of `tlb` and `gic` do, by their constructors.)
+    /// 3. `current_cpu` has the number of the calling CPU, below [`CPUS`]; `now_ns` does not run backwards.
+    /// 4. `map` has every CPU before that is online. `sgi` is enabled there, and its handler calls `handle_ipi` behind the read of ICC_IAR1_EL1 and a DSB SY.
+    /// 5. The kernel is behind TTBR1_EL1, its pages are global, and nobody else writes TTBR0_EL1 or TCR_EL1.
+    /// 6. The kernel is not preempted, and a panic ends the machine.
+    /// 7. `slots` are no other engine's.
+    pub const unsafe fn new(
+        tlb: Tlb<T>,
+        gic: Gic3<G>,
+        irq: I,
+        (map, sgi): (&'static AffinityMap<CPUS>, Sgi),
+        slots: &'static [[AsidSlot; TAGS]; CPUS],
+        (current_cpu, now_ns): OfKernel,
+    ) -> Self {
+        Self {
+            tlb,
+            gic,
+            irq,
+            map,
+            sgi,
+            slots,
+            current_cpu,
+            now_ns,
+        }
+    }
 }
 
 fn pages(range: FlushRange) -> Pages {
@@ -40,9 +73,8 @@ fn depth(freed: FreedTables) -> Depth {
     }
 }
 
-// SAFETY: contracts as numbered at the trait. 1. a register of the CPU has its number. 2. DAIF. 3., 4., 7. `Tlb`, whose barriers are part of it; a broadcast is by address under all tags, or of everything. 5. `Gic3` has a DSB
-// before. 6. SGIs stay pending, and are acknowledged before their handler calls `handle_ipi`. 8. nothing changes. 9. a panic ends the machine. 10. nothing is prefetched. 11. the kernel is behind TTBR1_EL1.
-// 12. nobody else writes TTBR0_EL1.
+// SAFETY: contracts as numbered at the trait, duties at `new`. 1. duty 3. 2. DAIF, by duty 2. 3., 4., 7. `Tlb`, whose barriers are part of it, by duties 1 and 7; a broadcast is by address under all tags, or of everything. 5. `Gic3` has a
+// DSB before; duty 4. 6. SGIs stay pending, and are acknowledged, which takes read and DSB, before their handler calls `handle_ipi`: duty 4. 8. nothing changes. 9. duty 6. 10. nothing is prefetched. 11., 12. duty 5.
 unsafe impl<T: tlb::Port + Sync, G: gic::Port + Sync, I: irq::Port + Sync> Platform
     for Machine<T, G, I>
 {

@@ -6,9 +6,10 @@ use crate::features::Features;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Midr(u64);
 
-/// MIDR_EL1.Implementer of Arm and of NVIDIA.
+/// MIDR_EL1.Implementer of Arm, Cavium and Qualcomm.
 const ARM: u64 = 0x41;
-const NVIDIA: u64 = 0x4e;
+const CAVIUM: u64 = 0x43;
+const QUALCOMM: u64 = 0x51;
 
 impl Midr {
     /// The register's value.
@@ -20,9 +21,21 @@ impl Midr {
         self.0 >> 24 & 0xff == implementer && self.0 >> 4 & 0xfff == part
     }
 
-    /// NVIDIA Carmel (Linux: `MIDR_NVIDIA_CARMEL`).
-    const fn is_carmel(self) -> bool {
-        self.is(NVIDIA, 0x004)
+    /// Variant and revision.
+    const fn revision(self) -> u64 {
+        self.0 >> 16 & 0xf0 | self.0 & 0xf
+    }
+
+    /// Cavium ThunderX: T88 to pass 2.1 and T81 of pass 1.0 (Linux: `cavium_erratum_27456_cpus`).
+    const fn is_thunderx_27456(self) -> bool {
+        self.is(CAVIUM, 0x0a1) && self.revision() <= 0x11
+            || self.is(CAVIUM, 0x0a2) && self.revision() == 0
+    }
+
+    /// Qualcomm Falkor v1, r0p0, and all Kryos of its kind (Linux: `qcom_erratum_1003_list`, `is_kryo_midr`).
+    const fn is_falkor_1003(self) -> bool {
+        let is_kryo = self.0 >> 24 & 0xff == QUALCOMM && self.0 >> 12 & 0xf == 0x2;
+        self.is(QUALCOMM, 0x800) && self.revision() == 0 || is_kryo
     }
 
     /// Arm C1-Pro (Linux: `ARM_CPU_PART_C1_PRO`).
@@ -52,14 +65,15 @@ impl Midr {
 ///   (CVE-2025-10263; Linux commit cfd391e74134, FreeBSD SA-26:31); before those Cortex-A55 2441007 and A510 2441009; NVIDIA Olympus; Qualcomm Falkor 1009. "The additional TLBI can use any operation
 ///   that is broadcast to affected CPUs." The list has grown for years, so whoever is not on the short list of those that do not need it repeats.
 /// * **No broadcast.** C1-Pro 4193714: its unit for SME acknowledges a DVM synchronisation too early. Linux interrupts CPUs that use SME besides (`ARM64_ERRATUM_4193714`, April 2026);
-///   here a machine with SME on C1-Pro has no broadcast.
-/// * **CnP.** NVIDIA Carmel: entries shared between CPUs by CnP are not dropped by all forms (Linux: `ARM64_WORKAROUND_NVIDIA_CARMEL_CNP`). This crate never sets CnP in
-///   TTBR0_EL1; the host's TTBR1_EL1 is its own.
+///   here a machine with SME on C1-Pro has no broadcast. Cavium ThunderX 27456: "Broadcast TLBI instructions may cause icache corruption" (Linux: `CAVIUM_ERRATUM_27456`, which empties the instruction
+///   cache behind each load of a root); here such a machine has no broadcast, and the host may have none elsewhere.
+/// * **Split loads.** Qualcomm Falkor and Kryo E1003: a wrong ASID may be cached when ASID and BADDR change in one write of TTBR0_EL1 (Linux: `QCOM_FALKOR_ERRATUM_1003`, 4.11, which goes by way of a reserved
+///   ASID: `pre_ttbr0_update_workaround`). Here loads go by way of the empty table: each write changes one of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errata {
     repeats: bool,
     broadcasts: bool,
-    shares: bool,
+    splits: bool,
 }
 
 impl Errata {
@@ -68,8 +82,8 @@ impl Errata {
         let midr = features.midr();
         Self {
             repeats: !midr.completes_at_once(),
-            broadcasts: !(midr.is_c1_pro() && features.has_sme()),
-            shares: !midr.is_carmel(),
+            broadcasts: !(midr.is_c1_pro() && features.has_sme() || midr.is_thunderx_27456()),
+            splits: midr.is_falkor_1003(),
         }
     }
 
@@ -78,7 +92,7 @@ impl Errata {
         Self {
             repeats: self.repeats || other.repeats,
             broadcasts: self.broadcasts && other.broadcasts,
-            shares: self.shares && other.shares,
+            splits: self.splits || other.splits,
         }
     }
 
@@ -92,8 +106,8 @@ impl Errata {
         self.broadcasts
     }
 
-    /// Whether the host may set CnP in TTBR1_EL1.
-    pub const fn allows_cnp(self) -> bool {
-        self.shares
+    /// Whether one write of TTBR0_EL1 must not change root and ASID.
+    pub const fn needs_split_loads(self) -> bool {
+        self.splits
     }
 }

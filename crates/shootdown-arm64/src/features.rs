@@ -4,7 +4,7 @@
 
 use crate::tlb::{AsidBits, Granule};
 
-/// The ID registers that matter here. Hosts that have read them already fill them in; [`IdRegisters::read`] does so on the CPU itself.
+/// The ID registers that matter here. Hosts that have read them already fill them in; `IdRegisters::read` does so on the CPU itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct IdRegisters {
     /// MIDR_EL1.
@@ -86,7 +86,7 @@ impl Features {
         }
     }
 
-    /// Whether stage 1 translates by this granule: ID_AA64MMFR0_EL1.TGran4, TGran16 and TGran64. The codes of the three differ: 15 is "no" for the outer ones, 0 for the middle one.
+    /// Whether stage 1 translates by this granule; [`Tlb::new`](crate::Tlb::new) takes no other: ID_AA64MMFR0_EL1.TGran4, TGran16 and TGran64. The codes of the three differ: 15 is "no" for the outer ones, 0 for the middle one.
     pub const fn has_granule(&self, granule: Granule) -> bool {
         match granule {
             Granule::Kib4 => field(self.registers.mmfr0, 28) != 0xf,
@@ -95,14 +95,22 @@ impl Features {
         }
     }
 
-    /// FEAT_HAFDBS: the walker may set access and dirty bits in entries (ID_AA64MMFR1_EL1.HAFDBS). Then a host changes entries by atomic operations.
-    pub const fn has_hardware_access_flag(&self) -> bool {
-        field(self.registers.mmfr1, 0) != 0
+    /// Whether the CPU has the GIC's system registers, ICC_SGI1R_EL1 among them (ID_AA64PFR0_EL1.GIC). They are to be enabled, too (ICC_SRE_EL1). Ask before [`gic::SystemRegisters`](crate::gic) is made.
+    pub const fn has_gic_registers(&self) -> bool {
+        field(self.registers.pfr0, 24) != 0
     }
 
-    /// FEAT_TTCNP (ID_AA64MMFR2_EL1.CnP). This crate never sets TTBR0_EL1.CnP, so that it matters only to the host's TTBR1_EL1.
-    pub const fn has_cnp(&self) -> bool {
-        field(self.registers.mmfr2, 0) != 0
+    /// FEAT_SME (ID_AA64PFR1_EL1.SME).
+    pub const fn has_sme(&self) -> bool {
+        field(self.registers.pfr1, 24) != 0
+    }
+}
+
+/// Advice for the host's own page tables; nothing here depends on it.
+impl Features {
+    /// FEAT_HAFDBS: the walker may set access and dirty bits in entries (ID_AA64MMFR1_EL1.HAFDBS), where TCR_EL1.HA and HD let it. Then a host changes entries by atomic operations.
+    pub const fn has_hardware_access_flag(&self) -> bool {
+        field(self.registers.mmfr1, 0) != 0
     }
 
     /// FEAT_BBM's level, 0 to 2 (ID_AA64MMFR2_EL1.BBM): what a change of a block's size may leave out of [break before make](crate::tlb#break-before-make).
@@ -112,15 +120,5 @@ impl Features {
             1 => 1,
             _ => 2,
         }
-    }
-
-    /// Whether the CPU has the GIC's system registers, ICC_SGI1R_EL1 among them (ID_AA64PFR0_EL1.GIC). They are to be enabled, too (ICC_SRE_EL1).
-    pub const fn has_gic_registers(&self) -> bool {
-        field(self.registers.pfr0, 24) != 0
-    }
-
-    /// FEAT_SME (ID_AA64PFR1_EL1.SME).
-    pub const fn has_sme(&self) -> bool {
-        field(self.registers.pfr1, 24) != 0
     }
 }

@@ -29,7 +29,7 @@ impl IrqState {
     }
 }
 
-/// How interrupts are masked: [`Hardware`] is the real thing. All methods act on the CPU that calls them.
+/// How interrupts are masked: `Hardware` is the real thing. All methods act on the CPU that calls them.
 pub trait Port {
     /// Masks IRQ and FIQ on this CPU, returns the previous state. SError and non-maskable interrupts still get through. A barrier for the compiler.
     fn save(&self) -> IrqState;

@@ -21,7 +21,7 @@
 //!
 //! # A whole platform
 //!
-//! `examples/platform.rs` has one, under a hundred lines, with tags and broadcast.
+//! `examples/platform.rs` has one, with tags and broadcast.
 //!
 //! # Manuals
 //!

@@ -49,15 +49,15 @@ fn fields_are_where_the_manual_has_them() {
         isar0: 0,
         mmfr0: 0,
         mmfr1: 2,
-        mmfr2: 2 << 52 | 1,
+        mmfr2: 2 << 52,
         pfr0: 1 << 24,
         pfr1: 1 << 24,
     });
-    assert!(all.has_hardware_access_flag() && all.has_cnp());
+    assert!(all.has_hardware_access_flag());
     assert!(all.has_gic_registers() && all.has_sme());
     assert_eq!(all.break_before_make_level(), 2);
     let none = of(IdRegisters::default());
-    assert!(!none.has_hardware_access_flag() && !none.has_cnp());
+    assert!(!none.has_hardware_access_flag());
     assert!(!none.has_gic_registers() && !none.has_sme());
     assert_eq!(none.break_before_make_level(), 0);
 }
@@ -81,23 +81,55 @@ fn what_is_on_a_list_repeats_and_what_is_not_known_too() {
     assert!(!model(0x411f_d083).needs_repeat());
 }
 
+/// By Linux's `cavium_erratum_27456_cpus` and `qcom_erratum_1003_list`: variant and revision, too.
+#[test]
+fn errata_of_some_revisions() {
+    for (midr, allowed) in [
+        (0x430f_0a10, false),
+        (0x430f_0a11, false),
+        (0x431f_0a11, false),
+        (0x431f_0a12, true),
+        (0x432f_0a10, true),
+        (0x430f_0a20, false),
+        (0x430f_0a21, true),
+        (0x431f_0a20, true),
+        (0x430f_0a30, true),
+        (0x410f_0a10, true),
+    ] {
+        assert_eq!(model(midr).allows_broadcast(), allowed, "{midr:#x}");
+    }
+    for (midr, splits) in [
+        (0x510f_8000, true),
+        (0x510f_8001, false),
+        // Kryo 2xx Gold, which Linux leaves out.
+        (0x51af_8014, false),
+        (0x510f_c000, false),
+        // Kryos: part 0x2xx, any revision.
+        (0x511f_2011, true),
+        (0x510f_2050, true),
+        (0x410f_2050, false),
+    ] {
+        assert_eq!(model(midr).needs_split_loads(), splits, "{midr:#x}");
+    }
+}
+
 #[test]
 fn a_machine_is_as_bad_as_its_worst_core() {
-    let carmel = model(0x4e0f_0040);
-    assert!(!carmel.allows_cnp() && carmel.allows_broadcast());
+    let falkor = model(0x510f_8000);
+    assert!(falkor.needs_split_loads() && falkor.allows_broadcast());
     let c1_pro = Errata::of(&of(IdRegisters {
         midr: 0x410f_d8b0,
         pfr1: 1 << 24,
         ..IdRegisters::default()
     }));
-    assert!(c1_pro.allows_cnp() && !c1_pro.allows_broadcast());
+    assert!(!c1_pro.needs_split_loads() && !c1_pro.allows_broadcast());
     let good = arm(0xd08);
-    assert!(good.allows_cnp() && good.allows_broadcast() && !good.needs_repeat());
+    assert!(!good.needs_split_loads() && good.allows_broadcast() && !good.needs_repeat());
     for merged in [
-        carmel.merge(c1_pro).merge(good),
-        good.merge(c1_pro).merge(carmel),
+        falkor.merge(c1_pro).merge(good),
+        good.merge(c1_pro).merge(falkor),
     ] {
-        assert!(!merged.allows_cnp() && !merged.allows_broadcast() && merged.needs_repeat());
+        assert!(merged.needs_split_loads() && !merged.allows_broadcast() && merged.needs_repeat());
     }
     assert_eq!(good.merge(good), good);
 }

@@ -17,7 +17,7 @@ use shootdown_arm64::{
 
 #[path = "../examples/platform.rs"]
 mod platform;
-use platform::{CPUS, Machine, TAGS};
+use platform::{CPUS, Machine, OfKernel, TAGS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Op {
@@ -92,18 +92,14 @@ static MEMORY: [CpuMemory<Recorded>; 2] = [const { CpuMemory::new() }; 2];
 fn machine() -> Recorded {
     let features = Features::of(IdRegisters::default());
     let errata = Errata::of(&features);
-    Machine {
-        // SAFETY: recorded.
-        tlb: unsafe { Tlb::new(Recorder, &features, errata, Granule::Kib4, 0x1000) },
-        // SAFETY: recorded.
-        gic: unsafe { Gic3::new(Recorder, RangeSelector::Absent) },
-        irq: Recorder,
-        map: &MAP,
-        sgi: Sgi::new(1).unwrap(),
-        slots: &SLOTS,
-        current_cpu: || CURRENT.load(Ordering::Relaxed),
-        now_ns: || 0,
-    }
+    // SAFETY: recorded.
+    let tlb = unsafe { Tlb::new(Recorder, &features, errata, Granule::Kib4, 0x1000) };
+    // SAFETY: recorded.
+    let gic = unsafe { Gic3::new(Recorder, RangeSelector::Absent) };
+    let sgi = (&MAP, Sgi::new(1).unwrap());
+    let kernel: OfKernel = (|| CURRENT.load(Ordering::Relaxed), || 0);
+    // SAFETY: recorded.
+    unsafe { Machine::new(tlb, gic, Recorder, sgi, &SLOTS, kernel) }
 }
 
 fn ops(act: impl FnOnce()) -> Vec<Op> {
@@ -171,10 +167,7 @@ fn an_engine_on_the_example() {
         [FULL, Op::Tlbi(Reach::Own, Tlbi::All), OWN, Op::Isb]
     );
     assert_eq!(ops(|| platform.synchronise_here()), [Op::Isb]);
-    for cpu in 0..2 {
-        // SAFETY: no page tables.
-        on(cpu, || {
-            engine.switch_away(&space, unsafe { KernelRoot::new(0x9000_0000) })
-        });
-    }
+    // SAFETY: no page tables.
+    let kernel = unsafe { KernelRoot::new(0x9000_0000) };
+    (0..2).for_each(|cpu| on(cpu, || engine.switch_away(&space, kernel)));
 }

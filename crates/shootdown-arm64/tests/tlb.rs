@@ -83,7 +83,8 @@ fn registers(ranges: bool) -> IdRegisters {
     IdRegisters {
         midr: A72,
         isar0: if ranges { 2 << 56 } else { 1 << 56 },
-        mmfr0: 2 << 4,
+        // Pages of all three sizes.
+        mmfr0: 2 << 4 | 1 << 20,
         ..IdRegisters::default()
     }
 }
@@ -307,21 +308,41 @@ fn a_cpu_is_started_with_its_tags_in_ttbr0() {
             // SAFETY: recorded.
             assert_eq!(unsafe { tlb.start() }, bits);
         });
-        let before = [Op::Tcr(0x19 | field), Op::Ttbr0(ROOT | TAG_BITS), Op::Isb];
+        let before = [Op::Tcr(0x19 | field), Op::Ttbr0(EMPTY), Op::Isb];
         assert_eq!(got, [&before[..], &own(Tlbi::All, 0)].concat());
     }
 }
 
 #[test]
-fn starting_clears_what_a_loader_left_of_cnp() {
-    let got = ops(|tlb| {
-        // SAFETY: recorded.
-        unsafe { tlb.port().write_ttbr0(ROOT | 1) };
-        // SAFETY: recorded.
-        unsafe { tlb.start() };
-    });
-    let written = got.iter().filter(|op| matches!(op, Op::Ttbr0(_)));
-    assert_eq!(written.last(), Some(&Op::Ttbr0(ROOT)));
+fn root_and_tag_change_in_separate_writes_on_falkor() {
+    let (new, falkor) = (0x9_0000_0000, 0x510f_8000);
+    let load = |tag, entries| {
+        let registers = IdRegisters {
+            midr: falkor,
+            ..registers(false)
+        };
+        ops_on(registers, Granule::Kib4, |tlb| {
+            // SAFETY: recorded.
+            unsafe { tlb.load_tagged_root(new, tag, entries) }
+        })
+    };
+    for (tag, bits) in [(TAG, TAG_BITS), (OTHER, 7 << 48)] {
+        let flush = [Op::Tlbi(Reach::Own, Tlbi::Tag(tag), bits), OWN];
+        let before = [FULL, Op::Ttbr0(EMPTY | TAG_BITS), Op::Isb];
+        let after = [EMPTY, new].map(|root| [Op::Ttbr0(root | bits), Op::Isb]);
+        let after = after.concat();
+        assert_eq!(load(tag, TagEntries::Keep), [&before[..], &after].concat());
+        assert_eq!(
+            load(tag, TagEntries::Drop),
+            [&before[..], &flush, &after].concat()
+        );
+    }
+}
+
+#[test]
+#[should_panic(expected = "no such granule")]
+fn a_granule_that_the_processor_lacks_is_refused() {
+    ops_on(IdRegisters::default(), Granule::Kib16, |_| ());
 }
 
 const INNER: fn(Tlbi, u64) -> Op = |operation, operand| Op::Tlbi(Reach::Inner, operation, operand);
@@ -388,7 +409,7 @@ fn a_broadcast_is_repeated_unless_the_core_is_known_not_to_need_it() {
 }
 
 #[test]
-fn no_broadcast_on_c1_pro_with_sme() {
+fn no_broadcast_on_c1_pro_with_sme_nor_on_early_thunderx() {
     let has = |midr, sme: u64| {
         let mut has = false;
         let registers = IdRegisters {
@@ -404,4 +425,5 @@ fn no_broadcast_on_c1_pro_with_sme() {
     assert!(!has(0x410f_d8b0, 1));
     assert!(has(0x410f_d8b0, 0));
     assert!(has(0x410f_d8c0, 1));
+    assert!(!has(0x431f_0a11, 0));
 }

@@ -3,8 +3,10 @@
 //! The host has its own driver, which enables the controller, the CPU's interface and the SGI (its redistributor's GICR_ISENABLER0, or GICD_ISENABLER0), acknowledges and ends it.
 //! What is here is sending: one write for up to 16 CPUs, or eight.
 //!
-//! An SGI that is pending for a CPU already merges with the next one (Arm IHI 0069 and IHI 0048, "Interrupt handling and prioritization"): it is acknowledged before its handler looks,
-//! which reading the acknowledge register does.
+//! An SGI that is pending for a CPU already merges with the next one (Arm IHI 0069 and IHI 0048, "Interrupt handling and prioritization"): so it is acknowledged before its handler looks.
+//! Reading the acknowledge register does that, and a DSB behind the read makes sure of it: of reading ICC_IAR1_EL1 only the effect on the signal to this CPU is immediate (IHI 0069, "Observability of the effects of accesses
+//! to the GIC registers"; Linux: `gic_read_iar_common`). Without it an SGI that is sent while the handler looks may merge with the one that is still pending, and nobody looks again. The order of the handler: read,
+//! DSB SY, look.
 
 mod affinity;
 mod plan;

@@ -19,6 +19,7 @@ impl<P: Port> Gic3<P> {
     ///
     /// 1. `selector` holds on every CPU that uses the value.
     /// 2. Every CPU of the maps that are used with it handles each SGI that is sent, or has it disabled.
+    /// 3. The port does on the CPU that calls what [`Port`] says.
     pub const unsafe fn new(port: P, selector: RangeSelector) -> Self {
         Self { port, selector }
     }

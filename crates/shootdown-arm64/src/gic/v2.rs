@@ -56,6 +56,7 @@ impl<P: Port> Gic2<P> {
     /// # Safety
     ///
     /// 1. Every CPU of the maps that are used with it handles each SGI that is sent, or has it disabled.
+    /// 2. The port does on the CPU that calls what [`Port`] says.
     pub const unsafe fn new(port: P) -> Self {
         Self { port }
     }

@@ -29,6 +29,9 @@
 //! * **the tag is loaded** (without tags, always): dropped before the write it comes back from the old root; dropped behind, the new root is used with the old root's entries until then, and two entries for one address
 //!   are a TLB conflict (D8.17.1), which also a later VMALLE1 would come too late for. So a table without entries is loaded in between, under the same ASID, where nothing can come back.
 //!
+//! One DSB ISH, in front, is enough: it orders what this CPU has observed of the tables before all walks behind it. What separates walks of the root before from the TLBI is the ISB between write and TLBI; a DSB there
+//! would add nothing (Linux's `__idmap_cpu_set_reserved_ttbr1` has none either).
+//!
 //! The kernel is behind TTBR1_EL1, and TTBR0_EL1 translates nothing that a load needs.
 //!
 //! # Tags

@@ -30,7 +30,12 @@ impl<P: Port> Tlb<P> {
     /// 1. `features` hold on every CPU that uses the value, and `errata` are those of all CPUs of the inner shareable domain, [merged](Errata::merge).
     /// 2. `granule` is that of TTBR0_EL1 and TTBR1_EL1 there. TCR_EL1.DS is 0, or [`Tlb::without_ranges`] is called.
     /// 3. The table at `empty` stays, and stays empty.
-    /// 4. Each of these CPUs runs [`Tlb::start`] first.
+    /// 4. Each of these CPUs runs [`Tlb::start`] before anything but [`publish`](Self::publish).
+    /// 5. The port does on the CPU that calls what [`Port`] says.
+    ///
+    /// # Panics
+    ///
+    /// Without the [granule](Features::has_granule).
     pub const unsafe fn new(
         port: P,
         features: &Features,
@@ -38,6 +43,7 @@ impl<P: Port> Tlb<P> {
         granule: Granule,
         empty: u64,
     ) -> Self {
+        assert!(features.has_granule(granule), "no such granule");
         Self {
             port,
             granule,

@@ -11,10 +11,11 @@ const TCR_AS: u64 = 1 << 36;
 const TTBR_BADDR: u64 = 0xffff_ffff_fffe;
 
 impl<P: Port> Tlb<P> {
-    /// Brings this CPU into the state that the value expects: A1 clear, AS set where the features have 16 bits, CnP of TTBR0_EL1 clear, nothing cached. Returns how wide its ASIDs are: what AS reads back, it is reserved
-    /// where there are eight bits. (TTBR0_EL1 itself says nothing: while AS is clear all 16 bits read back, and eight of them mean nothing.) A machine has as many as the CPU with the fewest.
+    /// Brings this CPU into the state that the value expects: A1 clear, AS set where the features have 16 bits, the empty table under [`Asid::UNTAGGED`] in TTBR0_EL1, CnP clear, and nothing cached but what is
+    /// behind TTBR1_EL1. Returns how wide its ASIDs are: what AS reads back, it is reserved where there are eight bits. (TTBR0_EL1 itself says nothing: while AS is clear all 16 bits read back, and eight of them mean
+    /// nothing.) A machine has as many as the CPU with the fewest.
     ///
-    /// Both bits may be cached in TLBs (D24.2), so everything is dropped behind.
+    /// Both bits may be cached in TLBs (D24.2), so everything is dropped behind. By then the root of a loader is gone: from an identity map global entries would come back, which no load drops.
     ///
     /// # Safety
     ///
@@ -28,13 +29,8 @@ impl<P: Port> Tlb<P> {
         let tcr = self.port.read_tcr() & !(TCR_A1 | TCR_AS) | wide;
         // SAFETY: 1. only A1 and AS change.
         unsafe { self.port.write_tcr(tcr) };
-        let root = self.port.read_ttbr0();
-        // SAFETY: 1. the root that is loaded. 2. nothing that is used is cached, by duty 2, and then nothing at all.
-        unsafe {
-            self.port
-                .write_ttbr0(root & TTBR_BADDR | Asid::of_bits(root).bits())
-        };
-        self.port.isb();
+        // SAFETY: 1. duty 2. 2. nothing that is used is cached, by duty 2, and then nothing at all.
+        unsafe { self.write_root(self.empty, Asid::UNTAGGED) };
         self.flush_all();
         match self.port.read_tcr() & TCR_AS {
             0 => AsidBits::Eight,
@@ -63,14 +59,19 @@ impl<P: Port> Tlb<P> {
     /// 3. The tag is below `1 <<` what [`Tlb::start`] returned: further bits would be ignored, and the tag another.
     /// 4. What the tag has cached on this CPU, if it is kept, is true of `root`.
     pub unsafe fn load_tagged_root(&self, root: u64, tag: Asid, entries: TagEntries) {
+        let (before, splits) = (self.loaded(), self.errata.needs_split_loads());
         self.port.dsb(Dsb::Full);
+        if splits || entries == TagEntries::Drop && before == tag {
+            // SAFETY: 1. duty 2. 2. the table has no entries, and what is cached is true of the root before.
+            unsafe { self.write_root(self.empty, before) };
+        }
         if entries == TagEntries::Drop {
-            if self.loaded() == tag {
-                // SAFETY: 1. duty 2. 2. the table has no entries; what is cached is true of the root before, and dropped next.
-                unsafe { self.write_root(self.empty, tag) };
-            }
             self.invalidate(Reach::Own, Tlbi::Tag(tag));
             self.port.dsb(Dsb::Own);
+        }
+        if splits {
+            // SAFETY: 1. duty 2. 2. as the last.
+            unsafe { self.write_root(self.empty, tag) };
         }
         // SAFETY: 1. duty 2. 2. duty 4; else it was dropped, and nothing came back.
         unsafe { self.write_root(root, tag) };

@@ -1,10 +1,10 @@
 //! Sequences that are known from other code, or from the first idea that one has, and that the machine must punish.
 
-use shootdown_arm64::tlb::{Depth, Dsb, Port, Reach, TagEntries, Tlbi};
+use shootdown_arm64::tlb::{Depth, Dsb, Pages, Port, Reach, TagEntries, Tlbi};
 use shootdown_arm64::{Asid, AsidBits};
 
-use super::machine::{Machine, TCR_A1, TCR_AS, root_address};
-use super::memory::{Page, Value, Word};
+use super::machine::{Act, Machine, Plan, TCR_A1, TCR_AS, root_address};
+use super::memory::{CPUS, KERNEL, Leaf, Page, Value, Word};
 use super::story::{features, tlb};
 
 const PAGE: Page = Page {
@@ -29,6 +29,7 @@ fn unmapped(repeats: bool) -> Machine {
     let mut memory = machine.memory.borrow_mut();
     let table = memory.table(1, PAGE.region).unwrap();
     memory.store(0, Word::Leaf(table, PAGE.index), Value::Nothing);
+    memory.tell(1);
     drop(memory);
     machine
 }
@@ -140,7 +141,8 @@ fn the_width_of_tags_is_what_the_processor_takes() {
     ] {
         for tcr in [0, TCR_A1, TCR_A1 | 0x19] {
             let machine = Machine::new(wide, false);
-            machine.leave(0, tcr, root_address(0));
+            // With a tag of 16 bits, too, where the processor has eight.
+            machine.leave(0, tcr, root_address(1) | 0x1234 << 48);
             let tlb = tlb(&machine, 0, features(false, claims));
             // SAFETY: emulated.
             assert_eq!(unsafe { tlb.start() }, bits);
@@ -166,6 +168,86 @@ fn starting_leaves_nothing_cached() {
     unsafe { tlb(&machine, 0, features(false, true)).start() };
     assert!(!is_cached(&machine, 0));
     let cpus = machine.cpus.borrow();
-    let mut tags = cpus[0].pages.keys().filter_map(|cached| cached.tag);
-    assert!(tags.all(|tag| tag == TAG.as_u16()));
+    let mut pages = cpus[0].pages.keys();
+    assert!(pages.all(|cached| cached.page.region == KERNEL));
+}
+
+/// A loader's identity map is global, and no load drops what is.
+#[test]
+fn starting_leaves_no_root_from_which_global_entries_come_back() {
+    for block in [false, true] {
+        let machine = Machine::new(true, false);
+        let frame = 7;
+        let leaf = Leaf {
+            frame,
+            global: true,
+            block,
+        };
+        let mut memory = machine.memory.borrow_mut();
+        let word = match (block, memory.table(1, PAGE.region)) {
+            (false, Some(table)) => Word::Leaf(table, PAGE.index),
+            _ => Word::Top(1, PAGE.region),
+        };
+        memory.store(0, word, Value::Leaf(leaf));
+        (0..CPUS).for_each(|cpu| _ = memory.settle(cpu, |_| true));
+        drop(memory);
+        machine.leave(0, 0, root_address(1));
+        let tlb = tlb(&machine, 0, features(false, true));
+        // SAFETY: emulated.
+        unsafe { tlb.start() };
+        // SAFETY: emulated.
+        unsafe { tlb.load_tagged_root(root_address(2), TAG, TagEntries::Drop) };
+        assert!(
+            machine
+                .usable(0)
+                .iter()
+                .all(|cached| cached.leaf.frame != frame)
+        );
+    }
+}
+
+/// While CPU 1 loads another root CPU 0 unlinks a table of the one before, flushes and frees it, at any two moments.
+fn frees_within_a_load(broadcasts: bool) {
+    for moments in (0..12).flat_map(|first| (0..12).map(move |second| [first, second])) {
+        let machine = unmapped(true);
+        let table = machine.memory.borrow().table(1, PAGE.region).unwrap();
+        let unlink: Act = Box::new(move |machine| {
+            let mut memory = machine.memory.borrow_mut();
+            memory.store(0, Word::Top(1, PAGE.region), Value::Nothing);
+            drop(memory);
+            let tlb = tlb(machine, 0, features(false, true));
+            let page = Pages {
+                start: PAGE.address(),
+                stride_bytes: 4096,
+                count: 1,
+            };
+            match tlb.broadcast().filter(|_| broadcasts) {
+                Some(broadcast) => broadcast.begin(None, [page], Depth::Tables),
+                None => tlb.flush_pages(page, Depth::Tables),
+            }
+        });
+        let free: Act = Box::new(move |machine| {
+            let tlb = tlb(machine, 0, features(false, true));
+            tlb.broadcast().unwrap().finish();
+            machine.memory.borrow_mut().free(table);
+        });
+        let acts = moments.into_iter().zip([unlink, free]).collect();
+        machine.plan(Plan { cpu: 0, acts });
+        let tlb = tlb(&machine, 1, features(false, true));
+        // SAFETY: emulated.
+        unsafe { tlb.load_tagged_root(root_address(2), TAG, TagEntries::Drop) };
+        machine.finish_plan();
+    }
+}
+
+#[test]
+fn a_broadcast_reaches_a_cpu_within_a_load() {
+    frees_within_a_load(true);
+}
+
+/// So the CPU is told by interrupt, or is waited for, until the load has returned.
+#[test]
+#[should_panic(expected = "walks a freed table")]
+fn a_load_walks_tables_of_the_root_before() {
+    frees_within_a_load(false);
 }

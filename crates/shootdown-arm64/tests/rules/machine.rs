@@ -1,12 +1,13 @@
-//! The emulated machine: DDI 0487, D8.16, D8.17, B2.6.9. Before and behind every operation each CPU caches all that a walk may find.
+//! The emulated machine: DDI 0487, D8.16, D8.17, B2.6.9. Before and behind every operation each CPU caches all that a walk may find,
+//! and between any two operations of one CPU the other may do what it has planned.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shootdown_arm64::tlb::{Depth, Dsb, Port, Reach, Tlbi};
 
 use super::memory::{
-    CPUS, KERNEL, KERNEL_ROOT, Leaf, Memory, PAGES, Page, USER_REGIONS, Value, Word,
+    CPUS, KERNEL, KERNEL_ROOT, Leaf, Memory, Old, PAGES, Page, USER_REGIONS, Value, Word,
 };
 
 pub const TCR_A1: u64 = 1 << 22;
@@ -20,12 +21,31 @@ pub struct Cached {
     pub leaf: Leaf,
 }
 
+impl Cached {
+    fn new(tag: u16, page: Page, leaf: Leaf) -> Self {
+        let tag = (!leaf.global).then_some(tag);
+        Self { tag, page, leaf }
+    }
+
+    fn shares_addresses(&self, other: &Self) -> bool {
+        let is_large = self.leaf.block || other.leaf.block;
+        self.page.region == other.page.region && (is_large || self.page.index == other.page.index)
+    }
+}
+
 /// A cached entry that leads to a table of pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CachedTable {
     pub tag: u16,
     pub region: usize,
     pub table: usize,
+}
+
+/// When a walk found a translation, and when the entry for a table was cached that the walk went through: a TLBI that drops both has its effect on both at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Born {
+    at: u64,
+    through: u64,
 }
 
 /// A TLBI without the DSB that completes it, and when it was executed.
@@ -41,7 +61,7 @@ pub struct Cpu {
     ttbr0: Vec<u64>,
     /// TCR_EL1, likewise.
     tcr: Vec<u64>,
-    pub pages: BTreeMap<Cached, u64>,
+    pub pages: BTreeMap<Cached, Born>,
     pub tables: BTreeMap<CachedTable, u64>,
     pending: Vec<Pending>,
     /// Dropped, but used by instructions that were fetched before.
@@ -59,6 +79,19 @@ pub struct Machine {
     /// The CPUs have 16 bits.
     wide: bool,
     repeats: bool,
+    /// While root and tag change in one write a walk may take the old one of either with the new one of the other (Falkor E1003).
+    mixes: bool,
+    planned: RefCell<Plan>,
+}
+
+/// What a CPU does at once.
+pub type Act = Box<dyn FnOnce(&Machine)>;
+
+/// What a CPU does while another is between two operations: each act so many operations behind the one before.
+#[derive(Default)]
+pub struct Plan {
+    pub cpu: usize,
+    pub acts: VecDeque<(usize, Act)>,
 }
 
 pub fn root_address(root: usize) -> u64 {
@@ -87,6 +120,44 @@ impl Machine {
             now: RefCell::new(0),
             wide,
             repeats,
+            mixes: false,
+            planned: RefCell::default(),
+        }
+    }
+
+    pub fn mixing(self, mixes: bool) -> Self {
+        Self { mixes, ..self }
+    }
+
+    pub fn plan(&self, plan: Plan) {
+        let before = self.planned.replace(plan);
+        assert!(before.acts.is_empty());
+    }
+
+    /// What is still planned.
+    pub fn finish_plan(&self) {
+        while let Some((_, act)) = self.next_planned(|_| true) {
+            act(self);
+        }
+    }
+
+    fn next_planned(&self, is_due: impl Fn(usize) -> bool) -> Option<(usize, Act)> {
+        let acts = &mut self.planned.borrow_mut().acts;
+        let &(left, _) = acts.front()?;
+        if is_due(left) {
+            return acts.pop_front();
+        }
+        acts[0].0 = left - 1;
+        None
+    }
+
+    /// `cpu` is between two operations.
+    fn between(&self, cpu: usize) {
+        if self.planned.borrow().cpu == cpu {
+            return;
+        }
+        while let Some((_, act)) = self.next_planned(|left| left == 0) {
+            act(self);
         }
     }
 
@@ -124,20 +195,40 @@ impl Machine {
         let now = *self.now.borrow();
         let memory = self.memory.borrow();
         for (cpu, this) in self.cpus.borrow_mut().iter_mut().enumerate() {
-            let roots = this.ttbr0.clone().into_iter();
+            let mut roots = this.ttbr0.clone();
+            if self.mixes {
+                let mixed = |&root: &u64| {
+                    this.ttbr0
+                        .iter()
+                        .map(move |tag| root << 16 >> 16 | tag >> 48 << 48)
+                };
+                roots = this.ttbr0.iter().flat_map(mixed).collect();
+            }
+            let roots = roots.into_iter();
             let contexts = roots.flat_map(|ttbr0| this.tcr.iter().map(move |&tcr| (ttbr0, tcr)));
             for (ttbr0, tcr) in contexts.collect::<Vec<_>>() {
                 let tag = tag_under(tcr, ttbr0);
+                let born = Born {
+                    at: now,
+                    through: now,
+                };
                 let tops = (0..USER_REGIONS).map(|region| (root_at(ttbr0), region));
                 for (root, region) in tops.chain([(KERNEL_ROOT, KERNEL)]) {
+                    let page = Page { region, index: 0 };
                     for value in memory.walked(cpu, Word::Top(root, region)) {
-                        if let Value::Table(table) = value {
-                            this.cache_table(CachedTable { tag, region, table }, now);
+                        match value {
+                            Value::Table(table) => {
+                                this.cache_table(CachedTable { tag, region, table }, now);
+                            }
+                            Value::Leaf(leaf) => {
+                                this.cache_page(Cached::new(tag, page, leaf), born)
+                            }
+                            Value::Nothing => {}
                         }
                     }
                 }
-                let tables: Vec<_> = this.tables.keys().copied().collect();
-                for cached in tables.into_iter().filter(|cached| cached.tag == tag) {
+                let tables = this.tables.clone().into_iter();
+                for (cached, through) in tables.filter(|(cached, _)| cached.tag == tag) {
                     assert!(
                         !memory.is_freed(cached.table),
                         "walks a freed table: {cached:?}"
@@ -149,8 +240,10 @@ impl Machine {
                         };
                         for value in memory.walked(cpu, Word::Leaf(cached.table, index)) {
                             if let Value::Leaf(leaf) = value {
-                                let tag = (!leaf.global).then_some(tag);
-                                this.cache_page(Cached { tag, page, leaf }, now);
+                                this.cache_page(
+                                    Cached::new(tag, page, leaf),
+                                    Born { through, ..born },
+                                );
                             }
                         }
                     }
@@ -203,13 +296,13 @@ impl Cpu {
         tag_under(*self.tcr.last().unwrap(), ttbr0)
     }
 
-    fn cache_page(&mut self, new: Cached, now: u64) {
+    fn cache_page(&mut self, new: Cached, born: Born) {
         for other in self.pages.keys() {
             let meets = other.tag.is_none() || new.tag.is_none() || other.tag == new.tag;
-            let conflict = other.page == new.page && meets && other.leaf != new.leaf;
+            let conflict = other.shares_addresses(&new) && meets && other.leaf != new.leaf;
             assert!(!conflict, "TLB conflict: {other:?} and {new:?}");
         }
-        self.pages.entry(new).or_insert(now);
+        self.pages.entry(new).or_insert(born);
     }
 
     fn cache_table(&mut self, new: CachedTable, now: u64) {
@@ -225,7 +318,12 @@ impl Cpu {
         let Pending { operation, at, .. } = *pending;
         let mut dropped = Vec::new();
         self.pages.retain(|cached, born| {
-            let goes = *born <= at && names_page(&operation, cached);
+            let old = if names_tables(&operation) {
+                born.through
+            } else {
+                born.at
+            };
+            let goes = old <= at && names_page(&operation, cached);
             dropped.extend(goes.then_some(*cached));
             !goes
         });
@@ -264,17 +362,25 @@ fn names_page(operation: &Tlbi, cached: &Cached) -> bool {
         Tlbi::Tag(_) => cached.tag == Some(tag_of(operation)),
         Tlbi::Page(tag, ..) | Tlbi::Range(tag, ..) => {
             let (start, bytes) = addresses(operation);
-            let within = (cached.page.address() as u64).wrapping_sub(start) < bytes;
-            within && (tag.is_none() || of_tag(tag_of(operation)))
+            let first = cached.page.address() as u64;
+            let meets = start < first + cached.leaf.bytes() as u64 && first < start + bytes;
+            meets && (tag.is_none() || of_tag(tag_of(operation)))
         }
     }
 }
 
+fn names_tables(operation: &Tlbi) -> bool {
+    !matches!(
+        operation,
+        Tlbi::Page(_, _, Depth::Leaf) | Tlbi::Range(_, _, Depth::Leaf)
+    )
+}
+
 fn names_table(operation: &Tlbi, cached: &CachedTable) -> bool {
     match operation {
+        _ if !names_tables(operation) => false,
         Tlbi::All => true,
         Tlbi::Tag(_) => cached.tag == tag_of(operation),
-        Tlbi::Page(_, _, Depth::Leaf) | Tlbi::Range(_, _, Depth::Leaf) => false,
         Tlbi::Page(tag, ..) | Tlbi::Range(tag, ..) => {
             let (start, bytes) = addresses(operation);
             let first = Page {
@@ -296,6 +402,11 @@ pub struct On<'a> {
 }
 
 impl On<'_> {
+    fn begin(&self) {
+        self.machine.between(self.cpu);
+        self.machine.step();
+    }
+
     fn with<R>(&self, act: impl FnOnce(&mut Cpu) -> R) -> R {
         act(&mut self.machine.cpus.borrow_mut()[self.cpu])
     }
@@ -304,7 +415,7 @@ impl On<'_> {
 impl Port for On<'_> {
     fn dsb(&self, kind: Dsb) {
         let (machine, cpu) = (self.machine, self.cpu);
-        machine.step();
+        self.begin();
         match kind {
             Dsb::Full => machine.complete(cpu, |_| true),
             Dsb::Own => machine.complete(cpu, |reach| reach == Reach::Own),
@@ -315,10 +426,13 @@ impl Port for On<'_> {
         machine.step();
         let mut memory = machine.memory.borrow_mut();
         let settled = match kind {
-            Dsb::Own => memory.settle(cpu, |writer| writer == cpu),
+            Dsb::Own => memory.settle(cpu, |old| old.is_by(cpu)),
             // What this CPU has seen of others' stores is visible to all (the memory is multi-copy atomic), but only what orders loads orders it before what follows.
             Dsb::Full | Dsb::Stores => {
-                let is_meant = |writer| kind == Dsb::Full || writer == cpu;
+                let is_meant = |old: &Old| match kind {
+                    Dsb::Full => old.is_known_to(cpu),
+                    _ => old.is_by(cpu),
+                };
                 let everywhere = (0..CPUS).map(|other| memory.settle(other, is_meant));
                 everywhere.collect::<Vec<_>>()[cpu]
             }
@@ -329,7 +443,7 @@ impl Port for On<'_> {
     }
 
     fn isb(&self) {
-        self.machine.step();
+        self.begin();
         self.with(|this| {
             this.ttbr0.drain(..this.ttbr0.len() - 1);
             this.tcr.drain(..this.tcr.len() - 1);
@@ -340,7 +454,7 @@ impl Port for On<'_> {
     }
 
     unsafe fn tlbi(&self, reach: Reach, operation: Tlbi) {
-        self.machine.step();
+        self.begin();
         let at = *self.machine.now.borrow() - 1;
         self.with(|this| {
             this.pending.push(Pending {
@@ -353,12 +467,12 @@ impl Port for On<'_> {
     }
 
     fn read_ttbr0(&self) -> u64 {
-        self.machine.step();
+        self.begin();
         self.with(|this| *this.ttbr0.last().unwrap())
     }
 
     unsafe fn write_ttbr0(&self, value: u64) {
-        self.machine.step();
+        self.begin();
         assert_eq!(value & 1, 0, "CnP");
         self.with(|this| {
             let tag = this.tag(value);
@@ -369,12 +483,12 @@ impl Port for On<'_> {
     }
 
     fn read_tcr(&self) -> u64 {
-        self.machine.step();
+        self.begin();
         self.with(|this| *this.tcr.last().unwrap())
     }
 
     unsafe fn write_tcr(&self, value: u64) {
-        self.machine.step();
+        self.begin();
         let reserved = if self.machine.wide { 0 } else { TCR_AS };
         self.with(|this| {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Page tables in small: top tables of regions, each with a table of pages; and what walkers of each CPU may still see of them.
+//! Page tables in small: top tables of regions, each with a table of pages or one block; and what walkers of each CPU may still see of them.
 
 pub const CPUS: usize = 2;
 /// Regions of a space, and the kernel's, which is behind TTBR1_EL1.
@@ -31,6 +31,14 @@ impl Page {
 pub struct Leaf {
     pub frame: u32,
     pub global: bool,
+    /// One level up: all of a region.
+    pub block: bool,
+}
+
+impl Leaf {
+    pub fn bytes(self) -> usize {
+        if self.block { REGION_BYTES } else { 4096 }
+    }
 }
 
 /// A word of a table: an entry of a top table, or of a table of pages.
@@ -49,11 +57,23 @@ pub enum Value {
 
 /// A value that was overwritten, and whose walkers may still read it.
 #[derive(Clone, Copy, Debug)]
-struct Old {
+pub struct Old {
     word: Word,
     value: Value,
     writer: usize,
+    /// The CPUs that have seen the store.
+    told: [bool; CPUS],
     visible: [bool; CPUS],
+}
+
+impl Old {
+    pub fn is_by(&self, cpu: usize) -> bool {
+        self.writer == cpu
+    }
+
+    pub fn is_known_to(&self, cpu: usize) -> bool {
+        self.told[cpu]
+    }
 }
 
 pub struct Memory {
@@ -87,6 +107,7 @@ impl Memory {
         let leaf = |index| Leaf {
             frame: frame + index as u32,
             global: kernel && index + 1 != PAGES,
+            block: false,
         };
         self.tables
             .push(core::array::from_fn(|index| Value::Leaf(leaf(index))));
@@ -117,7 +138,12 @@ impl Memory {
     }
 
     pub fn leaf(&self, root: usize, page: Page) -> Option<Leaf> {
-        match self.truth(Word::Leaf(self.table(root, page.region)?, page.index)) {
+        let top = self.truth(Word::Top(root, page.region));
+        let found = match top {
+            Value::Table(table) => self.truth(Word::Leaf(table, page.index)),
+            block => block,
+        };
+        match found {
             Value::Leaf(leaf) => Some(leaf),
             _ => None,
         }
@@ -136,6 +162,7 @@ impl Memory {
             word,
             value: self.truth(word),
             writer,
+            told: core::array::from_fn(|cpu| cpu == writer),
             visible: [true; CPUS],
         });
         match word {
@@ -144,13 +171,18 @@ impl Memory {
         }
     }
 
+    /// A CPU has seen all stores so far: it waits for who made them, or reads a word that they were made before.
+    pub fn tell(&mut self, cpu: usize) {
+        self.old.iter_mut().for_each(|old| old.told[cpu] = true);
+    }
+
     /// Walkers of `cpu` read nothing old any more of the stores for which `is_meant`. Whether there was any.
-    pub fn settle(&mut self, cpu: usize, is_meant: impl Fn(usize) -> bool) -> bool {
+    pub fn settle(&mut self, cpu: usize, is_meant: impl Fn(&Old) -> bool) -> bool {
         let mut settled = false;
         // Newest first: who sees a store sees nothing older of the same word (coherence).
         let mut seen = Vec::new();
         for old in self.old.iter_mut().rev() {
-            if is_meant(old.writer) || seen.contains(&old.word) {
+            if is_meant(old) || seen.contains(&old.word) {
                 seen.push(old.word);
                 settled |= std::mem::replace(&mut old.visible[cpu], false);
             }

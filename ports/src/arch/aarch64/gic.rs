@@ -34,7 +34,7 @@ const SPECIAL: usize = 1020;
 static AFFINITIES: AffinityMap<MAX_CPUS> = AffinityMap::new();
 // SAFETY: 1. `prepare` enables them on each CPU, before it sends.
 const REGISTERS: SystemRegisters = unsafe { SystemRegisters::new() };
-// SAFETY: 1. no affinity is above 15. 2. each CPU handles the interrupt.
+// SAFETY: 1. no affinity is above 15. 2. each CPU handles the interrupt. 3. they are the processor's.
 static GIC: Gic3<SystemRegisters> = unsafe { Gic3::new(REGISTERS, RangeSelector::Absent) };
 
 fn write(register: usize, value: u32) {
@@ -82,7 +82,7 @@ pub fn send_ipi(targets: &[u64]) -> Result<(), IpiRefused> {
 /// The handler of interrupts: what is acknowledged and ended comes again if it is sent again.
 pub fn serve() {
     let interrupt: usize;
-    // SAFETY: acknowledges it.
+    // SAFETY: acknowledges it, and waits until that is done: from then on another one is pending by itself.
     unsafe { asm!("mrs {}, icc_iar1_el1", "dsb sy", out(reg) interrupt) };
     let id = interrupt & 0xff_ffff;
     if id >= SPECIAL {

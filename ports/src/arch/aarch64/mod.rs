@@ -11,7 +11,7 @@ use shootdown::remote::{FlushRequest, RemoteFlush, RemoteTargets};
 use shootdown::tags::{Asid, TagEntries};
 use shootdown::{FlushRange, FreedTables, LocalFlush, PageSize};
 use shootdown_arm64::irq::{self, Port as _};
-use shootdown_arm64::tlb::{self, Depth, Dsb, Granule, Pages, Port as _};
+use shootdown_arm64::tlb::{self, Depth, Granule, Pages};
 use shootdown_arm64::{AsidBits, Errata, Features, IdRegisters, Tlb};
 
 use crate::cpus::AtBoot;
@@ -66,8 +66,11 @@ const PORT: tlb::Hardware = unsafe { tlb::Hardware::new() };
 const IRQS: irq::Hardware = unsafe { irq::Hardware::new() };
 
 static TLB: AtBoot<Tlb<tlb::Hardware>> = AtBoot::new();
+/// As wide as tags are on the boot CPU.
+static TAG_BITS: AtBoot<AsidBits> = AtBoot::new();
 static EMPTY: Table = Table::new();
-/// Devices and memory, for the upper half, and for the lower one until the CPU has come there.
+/// Devices and memory, for the upper half, and for the lower one until the CPU has come there. Its global entries are cached there until [`Tlb::start`] has loaded the empty table and dropped everything; meanwhile no code uses an
+/// address of the lower half.
 static KERNEL_ROOT: Table = Table::with([
     (0, NO_EXECUTE | ACCESSED | DEVICE | VALID),
     (RAM >> TOP_SHIFT, RAM as u64 | ACCESSED | SHAREABLE | VALID),
@@ -118,20 +121,29 @@ pub fn stop_cpu() -> ! {
     panic!("the firmware does not stop a CPU");
 }
 
-/// Loads the kernel's root, and lets interrupts through. Interrupts are off.
-pub fn prepare_cpu() {
+/// Made by the boot CPU, which publishes tables before it loads any.
+fn tlb() -> &'static Tlb<tlb::Hardware> {
     let make = || {
         // SAFETY: 1. EL1.
         let features = Features::of(unsafe { IdRegisters::read() });
+        assert!(features.has_gic_registers(), "no GICv3");
         let empty = EMPTY.physical() as u64;
-        // SAFETY: 1. the CPUs are alike. 2. `TCR` says so, and DS is 0. 3. a static. 4. each comes by here.
+        // SAFETY: 1. the CPUs are alike. 2. `TCR` says so, and DS is 0. 3. a static. 4. `prepare_cpu`. 5. it is the processor.
         unsafe { Tlb::new(PORT, &features, Errata::of(&features), Granule::Kib4, empty) }
     };
     // SAFETY: 1. the boot CPU comes here before it starts another.
     unsafe { TLB.set_once(make) };
-    let tlb = TLB.get();
+    TLB.get()
+}
+
+/// Loads the kernel's root, and lets interrupts through. Interrupts are off.
+pub fn prepare_cpu() {
+    let tlb = tlb();
     // SAFETY: 1. interrupts are off. 2. the kernel is in the upper half, and CnP is 0.
-    let _: AsidBits = unsafe { tlb.start() };
+    let bits = unsafe { tlb.start() };
+    // SAFETY: 1. as above: the boot CPU comes here first.
+    unsafe { TAG_BITS.set_once(|| bits) };
+    assert_eq!(bits, *TAG_BITS.get(), "the CPUs are alike");
     // SAFETY: 1. as above. 2. and 3. it is a static, and the tag is 0. 4. nothing is kept.
     unsafe { tlb.load_root(memory::kernel_root().as_u64()) };
     gic::prepare(this_cpu());
@@ -139,9 +151,7 @@ pub fn prepare_cpu() {
 
 /// How many tags there are besides 0.
 pub fn tags() -> usize {
-    // SAFETY: 1. EL1.
-    let features = Features::of(unsafe { IdRegisters::read() });
-    (1 << features.asid_bits().count()) - 1
+    (1 << TAG_BITS.get().count()) - 1
 }
 
 /// Turns interrupts off; what they were.
@@ -298,8 +308,7 @@ pub fn empty(_: bool) -> u64 {
 
 /// Stores to tables are seen by walkers, this CPU's too.
 pub fn publish_tables() {
-    PORT.dsb(Dsb::Stores);
-    PORT.isb();
+    tlb().publish();
 }
 
 /// TTBR1 translates it.
