@@ -187,6 +187,7 @@ fn prepare(index: usize) {
     FRAMES[index].word(0).store(index as u64, Ordering::Relaxed);
     arch::map_kernel(&ROOTS[index]);
     ROOTS[index].set(TOP, arch::table(ABOVE[index].physical()));
+    ABOVE[index].become_directory();
     ABOVE[index].set(0, arch::table(LEAVES[index].physical()));
     for page in 0..PAGES {
         LEAVES[index].set(page, arch::leaf(FRAMES[index].physical(), false));

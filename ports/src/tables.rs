@@ -42,6 +42,11 @@ impl Table {
         arch::physical((&raw const self.0).addr())
     }
 
+    /// Makes it one whose entries lead to tables: so far to none.
+    pub fn become_directory(&self) {
+        (0..ENTRIES).for_each(|index| self.set(index, arch::empty_directory()));
+    }
+
     /// The word of an entry.
     pub fn word(&self, index: usize) -> &AtomicU64 {
         &self.0[index]
@@ -88,6 +93,7 @@ impl Leaves {
     /// # Panics
     /// When leaf tables run out.
     pub fn new(top: usize, above: &'static Table, is_global: bool) -> Self {
+        above.become_directory();
         let names = core::array::from_fn(|index| {
             let name = take().expect("there are more leaf tables than regions have");
             (0..PAGES_PER_TABLE)

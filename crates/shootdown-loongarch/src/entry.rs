@@ -10,15 +10,10 @@ const NR: u64 = 1 << 61;
 const NX: u64 = 1 << 62;
 const RPLV: u64 = 1 << 63;
 
-/// The empty entry of a page in the kernel's part, if that is to be global: it has G and nothing else. Its buddy is global only if this is.
+/// The empty entry of a page in the kernel's part, if that is to be global: it has G and nothing else. The pair that it is one of is global only if both have G.
 ///
 /// Tables of the kernel's part are filled with it when they are made. A directory entry is never this: there, bit 6 says that it maps a huge page.
 pub const EMPTY_GLOBAL: u64 = G;
-
-/// Whether the TLB caches the pair of these entries, of pages of the base size, as a global one.
-pub const fn is_global_pair(even: u64, odd: u64) -> bool {
-    even & odd & G != 0
-}
 
 /// What was tried when the processor found the entry in its TLB wanting (vol. 1, 5.4.3.1 "TLB-related Exceptions").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -4,7 +4,7 @@
 //!
 //! * [`ipi`]: interrupt other CPUs, take such interrupts, and start CPUs ([`Ipi`]);
 //! * [`tlb`]: drop translations on this CPU, find out how many tags there are, and load roots with and without them ([`Tlb`], [`AsidWidth`]);
-//! * [`mod@entry`]: global pairs, and faults that come of what is cached of an older entry;
+//! * [`mod@entry`]: empty global pages, and faults that come of what is cached of an older entry;
 //! * [`walk`], `refill`: how the tables are built, and a handler for refills that counts them;
 //! * [`features`]: know what the processor has ([`Features`]);
 //! * [`irq`], `barrier`: keep this CPU from being interrupted, wait for an interrupt, barriers.
@@ -22,7 +22,7 @@
 //!
 //! `examples/platform.rs` is one, for a kernel without preemption whose code and stacks are in a direct-mapped window.
 //!
-//! `Pages` of the kernel need no more than it does if they are global, both of a pair: then say `KERNEL_PAGES_ARE_GLOBAL`. `synchronise_here` is `barrier::instructions`.
+//! `Pages` of the kernel need no more than this if they are global, both of a pair: then say `KERNEL_PAGES_ARE_GLOBAL`. `synchronise_here` is `barrier::instructions`.
 //!
 //! # Manuals
 //!

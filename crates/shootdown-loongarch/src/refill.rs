@@ -1,8 +1,7 @@
 //! A handler for TLB refills in software that counts them. On LoongArch only.
 //!
 //! It is as short as one can be: LDDIR for each directory, LDPTE for the even and the odd page, TLBFILL (reference manual vol. 1, 4.2.5 "Software Page Walking Instructions", 4.2.4.4 "TLBFILL"; 6.2.4
-//! "Hardware Exception Handling of TLB Refill Exception"). It keeps its one register in CSR.TLBRSAVE, and the count of this CPU in CSR.SAVE7, which the kernel uses for nothing else (PRCFG1.SAVENum is at least
-//! 8, as QEMU has it; 7.4.13). So it touches no memory but the tables, and no stack.
+//! "Hardware Exception Handling of TLB Refill Exception"). It keeps its one register in CSR.TLBRSAVE, and the count of this CPU in CSR.SAVE7, which the kernel uses for nothing else ([where it is there](crate::features::has_refill_count)). So it touches no memory but the tables, and no stack.
 //!
 //! Where the processor [walks by itself](crate::Features::has_hardware_walk) and [may](crate::walk::Walk::pwch), no refill comes here. QEMU 10.0 does not walk: there the count is that of the misses.
 
@@ -65,9 +64,10 @@ pub fn handler(levels: Levels) -> *const () {
 /// # Safety
 ///
 /// 1. PLV 0, interrupts off.
-/// 2. It is that of [`handler`] for the tables that [`Walk::apply`](crate::walk::Walk::apply) was told of, there is a CSR.SAVE7, and it is used for nothing else.
+/// 2. It is that of [`handler`] for the tables that [`Walk::apply`](crate::walk::Walk::apply) was told of, which have [no directory entry that leads nowhere](crate::walk#empty-directory-entries).
+/// 3. The processor has [LDDIR and LDPTE](crate::Features::has_walk_instructions) and a [CSR.SAVE7](crate::features::has_refill_count), which is used for nothing else.
 pub unsafe fn install(handler: u64) {
-    // SAFETY: duties 1 and 2 are the caller's.
+    // SAFETY: duties 1 to 3 are the caller's.
     unsafe {
         asm!("csrwr {}, 0x88", "csrwr {}, 0x37", inout(reg) handler => _, inout(reg) 0_u64 => _, options(nostack));
     }

@@ -2,6 +2,13 @@
 //!
 //! Levels are numbered as LDDIR has them (reference manual vol. 1, 4.2.5.1 "LDDIR", 7.5.8 "Page Walk Controller for Lower Half Address Space", 7.5.9 "... for Higher Half"; both halves are
 //! walked by both registers). The top level is always Dir3, as in Linux (`setup_ptwalker`), because Dir1 and Dir2 have to begin below bit 32.
+//!
+//! # Empty directory entries
+//!
+//! A walk does not stop at a directory entry that is 0. LDDIR has no entry that is invalid (vol. 1, 4.2.5.1; QEMU: `helper_lddir`): the walk goes on at physical page 0, and what lies there becomes a translation. Only the last level can say that
+//! there is nothing. So a directory entry for which there is no table leads to an *empty* table, on each level: the last one's has invalid entries, and the others' lead to the next one. (Linux: `invalid_pmd_table`, `invalid_pte_table`.)
+//!
+//! One table serves as all of them, in every root, if all its entries are its own physical address: V, bit 0 of that, is clear, so as the entry of a page it is invalid; so is bit 6, so as a directory entry it is no huge page.
 
 use crate::tlb::PageSize;
 
@@ -83,7 +90,7 @@ impl Walk {
     /// # Safety
     ///
     /// 1. PLV 0, interrupts off, and the code, the stack and all that is used meanwhile are in a direct-mapped window.
-    /// 2. The roots in CSR.PGDL and CSR.PGDH have such tables, and PRCFG2 [has](PageSize::is_supported) the size.
+    /// 2. The roots in CSR.PGDL and CSR.PGDH, now and later, have such tables, without a [directory entry that leads nowhere](self#empty-directory-entries); and PRCFG2 [has](PageSize::is_supported) the size.
     /// 3. With `by_hardware`, the processor has a walker, and the kernel knows that it sets V and D by itself.
     #[cfg(target_arch = "loongarch64")]
     pub unsafe fn apply(&self, by_hardware: bool) {

@@ -75,7 +75,8 @@ fn many_are_interrupted_behind_one_barrier_and_nobody_is_waited_for() {
 #[test]
 fn interrupts_are_acknowledged_before_anybody_looks() {
     let taken = Cell::new(0);
-    let seen = ops(|ipi| taken.set(ipi.acknowledge()));
+    // SAFETY: recorded only.
+    let seen = ops(|ipi| taken.set(unsafe { ipi.acknowledge() }));
     assert_eq!(taken.get(), PENDING);
     assert_eq!(
         seen,
@@ -90,7 +91,8 @@ fn interrupts_are_acknowledged_before_anybody_looks() {
 #[test]
 fn a_cpu_comes_online_with_nothing_pending() {
     assert_eq!(
-        ops(|ipi| ipi.enable(VECTOR.mask())),
+        // SAFETY: recorded only.
+        ops(|ipi| unsafe { ipi.enable(VECTOR.mask()) }),
         [
             Op::Write32(Register::Clear, u32::MAX),
             Op::Write32(Register::Enable, 1 << 5)

@@ -70,13 +70,18 @@ impl<P: Port> Ipi<P> {
     /// # Safety
     ///
     /// 1. The kernel handles the vectors that are sent, on every CPU that enables them.
+    /// 2. `port` does what [`Port`] says, on the CPU that calls.
     pub const unsafe fn with_port(port: P) -> Self {
         Self { port }
     }
 
-    /// Lets these [vectors](Vector::mask) interrupt this CPU, and no others; what was pending before is forgotten. Call it on each CPU before it comes online, with interrupts
-    /// off; the host sets ECFG.LIE bit 12 itself.
-    pub fn enable(&self, vectors: u32) {
+    /// Lets these [vectors](Vector::mask) interrupt this CPU, and no others; what was pending before is forgotten. Call it on each CPU before it comes online; the host sets ECFG.LIE
+    /// bit 12 itself.
+    ///
+    /// # Safety
+    ///
+    /// 1. Interrupts are off, and nobody waits for what was sent to this CPU: it is not online.
+    pub unsafe fn enable(&self, vectors: u32) {
         // SAFETY: 1. nothing is sent.
         unsafe { self.port.write32(Register::Clear, u32::MAX) };
         // SAFETY: 1. nothing is sent; what others send is handled, by the duty of `with_port`.
@@ -104,8 +109,12 @@ impl<P: Port> Ipi<P> {
     /// what follows; what is sent from now on interrupts again.
     ///
     /// Zero if nothing was: the interrupt came of vectors that were taken already.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller handles all that is returned: nobody else hears of it.
     #[inline]
-    pub fn acknowledge(&self) -> u32 {
+    pub unsafe fn acknowledge(&self) -> u32 {
         let pending = self.port.read32(Register::Status);
         // SAFETY: 1. nothing is sent.
         unsafe { self.port.write32(Register::Clear, pending) };

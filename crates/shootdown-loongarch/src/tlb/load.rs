@@ -25,14 +25,17 @@ impl<P: Port> Tlb<P> {
     }
 
     /// Makes this CPU one that may use the value: drops everything, whatever the firmware or an earlier life has left, and loads [`Asid::UNTAGGED`] with the root that is there.
-    /// Once, before anything else here; again after the CPU was offline. PLV 0.
-    pub fn start(&self) {
-        self.uninterrupted(|| {
-            self.port.dbar();
-            self.port.invtlb(Invtlb::All);
-            // SAFETY: 1. what it had cached is gone, and nothing but the loaded root fills it.
-            unsafe { self.port.write_asid(Asid::UNTAGGED) };
-        });
+    /// Once, before anything else here; again after the CPU was offline.
+    ///
+    /// # Safety
+    ///
+    /// 1. PLV 0, interrupts off.
+    /// 2. The engine has no root loaded here: the CPU is not online. Else the loaded tag would not be the one that the engine takes it for.
+    pub unsafe fn start(&self) {
+        self.port.dbar();
+        self.port.invtlb(Invtlb::All);
+        // SAFETY: 1. what it had cached is gone, and nothing but the loaded root fills it.
+        unsafe { self.port.write_asid(Asid::UNTAGGED) };
     }
 
     /// Loads a root under [`Asid::UNTAGGED`], dropping what that has cached but for global translations.

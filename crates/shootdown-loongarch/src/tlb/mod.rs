@@ -11,6 +11,7 @@
 //!   ([`Tlb::flush_faulted`]): for the kernel's accesses to the kernel's pages, too.
 //! * An address that is found twice, as a page and in a huge one, is undefined behaviour (5.4.1): a page's size changes by way of an empty entry that every CPU has flushed. **And where a huge page
 //!   takes the place of nothing**, the small invalid pages that nothing was cached as are flushed, too, on every CPU: the tag ([`Tlb::flush_space`]), or each small page. [`Pages`] of the huge size name one pair of them only.
+//!   Between the store and the end of that flush a CPU may find both; only a host that keeps accesses away from the addresses meanwhile rules that out.
 //! * Cached directory entries are nowhere mentioned. The crate assumes that, if a processor has them, they have a tag, and INVTLB drops with a page, a tag or
 //!   everything what leads there. Linux frees tables on the same assumption.
 //!
@@ -42,7 +43,7 @@ mod pages;
 mod port;
 
 pub use asid::{Asid, AsidWidth, TagEntries};
-pub use ops::{Beyond, Tlb};
+pub use ops::Tlb;
 pub use pages::{PageSize, Pages};
 #[cfg(target_arch = "loongarch64")]
 pub use port::Hardware;

@@ -15,17 +15,6 @@ pub struct Tlb<P: Port> {
     width: AsidWidth,
 }
 
-/// What [`Tlb::flush_range`] drops instead of a range that is too long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beyond {
-    /// What is not global of the loaded tag: for a range of a space.
-    Space,
-    /// What is global, of whatever space: for a range of the kernel whose pages are all global, and no tables of which were freed.
-    Global,
-    /// Everything: for any other range of the kernel.
-    All,
-}
-
 impl<P: Port> Tlb<P> {
     /// Translations through `port`, which is `Hardware` on the machine. `base` is the size of pages that the kernel's tables have, and [`Walk`](crate::walk::Walk) sets; `width` is
     /// what [`Tlb::detect_width`] found, or less if the host has use for fewer tags ([`AsidWidth::NONE`]: for none).
@@ -34,6 +23,7 @@ impl<P: Port> Tlb<P> {
     ///
     /// 1. No CPU that uses the value has a smaller page in its tables than `base`, nor fewer bits of tags than `width`.
     /// 2. Nobody else writes CSR.ASID and CSR.PGDL there, and each of them runs [`Tlb::start`] first.
+    /// 3. `port` does what [`Port`] says, on the CPU that calls.
     pub const unsafe fn with_port(port: P, base: PageSize, width: AsidWidth) -> Self {
         Self { port, base, width }
     }
@@ -82,27 +72,6 @@ impl<P: Port> Tlb<P> {
         });
     }
 
-    /// [`Tlb::flush_pages`], if no more than `ceiling` entries of the TLB are to be looked for; else what `beyond` says, at once.
-    #[inline]
-    pub fn flush_range(&self, pages: Pages, ceiling: usize, beyond: Beyond) {
-        if pages.entry_count(self.base) <= ceiling {
-            return self.flush_pages(pages);
-        }
-        match beyond {
-            Beyond::Space => self.flush_space(),
-            Beyond::Global => self.flush_global(),
-            Beyond::All => self.flush_all(),
-        }
-    }
-
-    /// Drops, of each of the pages and its buddy, what `asid` has cached that is not global, loaded or not.
-    pub fn flush_tagged_pages(&self, asid: Asid, pages: Pages) {
-        self.port.dbar();
-        for address in pages.entries(self.base) {
-            self.port.invtlb(Invtlb::TagPage(asid, address));
-        }
-    }
-
     /// For the handler of a page fault whose page-table entry [allows](crate::entry::Fault::is_spurious) what was tried: drops what made it fault, before it is tried again. `address` is CSR.BADV.
     ///
     /// The entry is read behind the fault, and this called behind that; so the walk that follows finds it, or what it became since.
@@ -118,25 +87,6 @@ impl<P: Port> Tlb<P> {
             self.port.dbar();
             self.port.invtlb(Invtlb::Tag(self.loaded_asid()));
         });
-    }
-
-    /// Drops what `asid` has cached that is not global, loaded or not.
-    #[inline]
-    pub fn flush_tag(&self, asid: Asid) {
-        self.port.dbar();
-        self.port.invtlb(Invtlb::Tag(asid));
-    }
-
-    /// Drops what is not global, of all tags.
-    pub fn flush_non_global(&self) {
-        self.port.dbar();
-        self.port.invtlb(Invtlb::NonGlobal);
-    }
-
-    /// Drops what is global, and nothing else.
-    pub fn flush_global(&self) {
-        self.port.dbar();
-        self.port.invtlb(Invtlb::Global);
     }
 
     /// Drops everything.

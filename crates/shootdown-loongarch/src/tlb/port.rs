@@ -3,19 +3,15 @@
 use super::asid::Asid;
 use crate::irq::IrqState;
 
-/// What INVTLB drops, on this CPU only (reference manual vol. 1, 4.2.4.7 "INVTLB"). Operation 0x1 is 0x0 once more.
+/// What INVTLB drops, on this CPU only (reference manual vol. 1, 4.2.4.7 "INVTLB"). It has more operations, for which there is no use here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Invtlb {
     /// 0x0: everything.
     All,
-    /// 0x2: what is global.
-    Global,
     /// 0x3: what is not global, of all tags.
     NonGlobal,
     /// 0x4: what is not global, of one tag.
     Tag(Asid),
-    /// 0x5: the entry that holds an address, if it is not global and of the tag.
-    TagPage(Asid, usize),
     /// 0x6: the entry that holds an address, if it is global or of the tag.
     Page(Asid, usize),
 }
@@ -100,10 +96,8 @@ mod hardware {
             let number = |asid: Asid| usize::from(asid.as_u16());
             match operation {
                 Invtlb::All => invtlb!("0x0", 0_usize, 0_usize),
-                Invtlb::Global => invtlb!("0x2", 0_usize, 0_usize),
                 Invtlb::NonGlobal => invtlb!("0x3", 0_usize, 0_usize),
                 Invtlb::Tag(asid) => invtlb!("0x4", number(asid), 0_usize),
-                Invtlb::TagPage(asid, address) => invtlb!("0x5", number(asid), address),
                 Invtlb::Page(asid, address) => invtlb!("0x6", number(asid), address),
             }
         }

@@ -1,8 +1,9 @@
 //! Cases by hand, and mistakes that the emulated processor must punish: a test that could not fail would prove nothing.
 
 use shootdown_loongarch::Tlb;
-use shootdown_loongarch::tlb::{Asid, AsidWidth, Beyond, Invtlb, Pages, Port, TagEntries};
+use shootdown_loongarch::tlb::{Asid, AsidWidth, Invtlb, Pages, Port, TagEntries};
 
+use super::others::Others;
 use super::processor::{Processor, Span};
 use super::story::{Config, Kernel, Step};
 use super::tables::{BASE, Directory, KERNEL, Leaf, Page, Tables};
@@ -82,7 +83,11 @@ fn what_firmware_has_left_is_gone_at_the_start() {
         processor.memory.borrow_mut().set(0, KERNEL_PAGE, Some(8));
         // SAFETY: the width is the processor's.
         let tlb = unsafe { Tlb::with_port(&processor, BASE, AsidWidth::new(10)) };
-        tlb.start();
+        let irqs = (&processor).irq_save();
+        // SAFETY: emulated.
+        unsafe { tlb.start() };
+        // SAFETY: emulated; of the `irq_save` above.
+        unsafe { (&processor).irq_restore(irqs) };
         assert_eq!(tlb.loaded_asid(), Asid::UNTAGGED);
         assert_eq!(usable(&processor, USER_PAGE), [Some(9)]);
         assert_eq!(usable(&processor, KERNEL_PAGE), [Some(8)]);
@@ -132,20 +137,6 @@ fn an_invalid_page_stays_until_it_is_flushed() {
     assert_eq!(usable(&processor, BUDDY), [Some(9)]);
 }
 
-#[test]
-fn the_kernels_part_goes_under_every_tag_and_a_space_stays() {
-    let processor = TAGS.processor();
-    let tlb = tlb(&processor);
-    processor.walk();
-    for page in [USER_PAGE, KERNEL_PAGE] {
-        processor.memory.borrow_mut().set(0, page, Some(9));
-    }
-    let kernel = Pages::new(KERNEL_PAGE.address(), BASE, 4);
-    tlb.flush_range(kernel, 1, Beyond::Global);
-    assert_eq!(usable(&processor, KERNEL_PAGE), [Some(9)]);
-    assert_eq!(usable(&processor, USER_PAGE).len(), 2);
-}
-
 /// The kernel says that its pages are global, but one of each pair is not.
 #[test]
 #[should_panic(expected = "stale Cached")]
@@ -167,7 +158,7 @@ fn pairs_that_are_global_by_half_are_noticed() {
 fn small_pages_that_were_nothing_outlive_a_flush_of_the_huge_one() {
     let processor = TAGS.processor();
     let tlb = tlb(&processor);
-    processor.memory.borrow_mut().store(0, 0, Directory::Empty);
+    processor.memory.borrow_mut().store(0, 0, Directory::EMPTY);
     tlb.flush_space();
     processor.walk();
     let leaf = Leaf {
@@ -187,8 +178,49 @@ fn small_pages_that_were_nothing_outlive_a_flush_of_the_huge_one() {
             .any(|cached| cached.region == 0 && cached.span == small)
     };
     assert!(!left(0) && left(1));
+    assert_eq!(processor.mistake(), Some("two hits"));
     tlb.flush_space();
     assert!(!left(1));
+}
+
+#[test]
+fn a_pair_that_becomes_global_hits_twice() {
+    let processor = Processor::new(10, 10, Tables::new(1, false));
+    let tlb = tlb(&processor);
+    processor.usable();
+    assert_eq!(processor.mistake(), None);
+    processor.memory.borrow_mut().make_global();
+    tlb.flush_pages(Pages::one(0x1000, BASE));
+    processor.usable();
+    assert_eq!(processor.mistake(), Some("two hits"));
+}
+
+#[test]
+fn an_entry_that_leads_nowhere_leads_to_physical_page_0() {
+    let processor = TAGS.processor();
+    let entry = Directory::Nothing;
+    processor.memory.borrow_mut().store(0, 0, entry);
+    tlb(&processor).flush_all();
+    assert_eq!(processor.mistake(), Some("walked physical page 0"));
+}
+
+/// Another CPU frees a table before this one has flushed it, and after.
+#[test]
+fn what_others_free_is_flushed_before() {
+    for is_flushed in [false, true] {
+        let processor = TAGS.processor();
+        let tlb = tlb(&processor);
+        let mut others = Others::idle();
+        others.unlink(&mut processor.memory.borrow_mut(), 0, 1, false);
+        let change = others.next_change().unwrap();
+        if is_flushed {
+            tlb.flush_space();
+        }
+        let table = change.what.unwrap_err();
+        processor.memory.borrow_mut().free(table);
+        processor.walk();
+        assert_eq!(processor.mistake().is_none(), is_flushed);
+    }
 }
 
 /// Linux's order: the root, then the tag. What is filled between has the old tag and the new root.

@@ -2,7 +2,7 @@
 //!
 //! Rules: LoongArch reference manual vol. 1, 4.2.4.7 "INVTLB", 5.4 "Memory Management of Page Table Mapping", 7.5 "Control and Status Registers Related to Mapped Address Translation". It walks by
 //! itself at every operation, from the loaded root, under the loaded tag; caches pairs, invalid ones too; caches directory entries by tag, which the manual neither has nor forbids; and forgets
-//! nothing unless it must.
+//! nothing unless it must. Other CPUs store to tables, and free them, before any operation ([`Others`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use shootdown_loongarch::IrqState;
 use shootdown_loongarch::tlb::{Asid, Invtlb, Port};
 
+use super::others::Others;
 use super::tables::{Directory, Leaf, PAGES, Page, REGIONS, Tables};
 
 /// What an entry of the TLB translates.
@@ -44,6 +45,13 @@ impl Cached {
         })
     }
 
+    /// Whether an access may find both: they were filled for different addresses, or under different tags. (Two of one span are what one fill may have found.)
+    fn is_hit_with(&self, other: &Self) -> bool {
+        let has_other_kind = (self.span == Span::Huge) != (other.span == Span::Huge)
+            || self.span == other.span && self.tag.is_some() != other.tag.is_some();
+        self.region == other.region && has_other_kind
+    }
+
     fn holds(&self, address: usize) -> bool {
         Page::pair_of(address).is_some_and(|(region, pair)| {
             self.region == region && (self.span == Span::Huge || self.span == Span::Pair(pair))
@@ -70,7 +78,8 @@ pub struct Processor {
     interrupts: Cell<bool>,
     pages: RefCell<BTreeSet<Cached>>,
     directories: RefCell<BTreeSet<CachedDirectory>>,
-    has_walked_freed: Cell<bool>,
+    mistake: Cell<Option<&'static str>>,
+    pub others: RefCell<Others>,
     pub memory: RefCell<Tables>,
 }
 
@@ -86,7 +95,8 @@ impl Processor {
             interrupts: Cell::new(true),
             pages: RefCell::default(),
             directories: RefCell::default(),
-            has_walked_freed: Cell::new(false),
+            mistake: Cell::new(None),
+            others: RefCell::new(Others::idle()),
             memory: RefCell::new(memory),
         }
     }
@@ -99,9 +109,15 @@ impl Processor {
         self.interrupts.get()
     }
 
-    /// Whether a walk has ever read a table that was freed.
-    pub fn has_walked_freed(&self) -> bool {
-        self.has_walked_freed.get()
+    /// What the manual leaves undefined, or a host must never let happen, if it has.
+    pub fn mistake(&self) -> Option<&'static str> {
+        self.mistake.get()
+    }
+
+    /// Before each operation: what others do, and a walk.
+    fn begin(&self) {
+        self.others.borrow_mut().act(&mut self.memory.borrow_mut());
+        self.walk();
     }
 
     /// All entries that an access now may use.
@@ -110,7 +126,12 @@ impl Processor {
         let tag = self.asid.get();
         let is_usable = |cached: &&Cached| cached.tag.is_none_or(|other| other == tag);
         let pages = self.pages.borrow();
-        pages.iter().filter(is_usable).copied().collect()
+        let usable: Vec<Cached> = pages.iter().filter(is_usable).copied().collect();
+        let are_two_hits = |one: &Cached| usable.iter().any(|other| one.is_hit_with(other));
+        if usable.iter().any(are_two_hits) {
+            self.mistake.set(Some("two hits"));
+        }
+        usable
     }
 
     /// Caches whatever walks from the loaded roots can find, through cached directory entries too.
@@ -125,15 +146,14 @@ impl Processor {
                         directories.insert(CachedDirectory { tag, region, table });
                     }
                     Directory::Huge(leaf) => self.fill(region, Span::Huge, [leaf; 2]),
-                    Directory::Empty => (0..PAGES / 2)
-                        .for_each(|pair| self.fill(region, Span::Pair(pair), [Leaf::EMPTY; 2])),
+                    Directory::Nothing => self.mistake.set(Some("walked physical page 0")),
                 }
             }
         }
         for cached in directories.iter().filter(|cached| cached.tag == tag) {
             let table = memory.table(cached.table);
             if table.is_freed {
-                self.has_walked_freed.set(true);
+                self.mistake.set(Some("walked a freed table"));
             }
             for (pair, leaves) in table.leaves.chunks(2).enumerate() {
                 for &even in leaves[0].seen() {
@@ -169,12 +189,12 @@ impl Processor {
 
 impl Port for &Processor {
     fn dbar(&self) {
-        self.walk();
+        self.begin();
         self.memory.borrow_mut().complete();
     }
 
     fn invtlb(&self, operation: Invtlb) {
-        self.walk();
+        self.begin();
         let leads_to = |cached: &CachedDirectory, asid: Asid, address: usize| {
             let region = Page::pair_of(address).map(|(region, _)| region);
             cached.tag == asid.as_u16() && Some(cached.region) == region
@@ -184,7 +204,6 @@ impl Port for &Processor {
                 self.drop_pages(|_| true);
                 self.drop_directories(|_| true);
             }
-            Invtlb::Global => self.drop_pages(|cached| cached.tag.is_none()),
             Invtlb::NonGlobal => {
                 self.drop_pages(|cached| cached.tag.is_some());
                 self.drop_directories(|_| true);
@@ -192,12 +211,6 @@ impl Port for &Processor {
             Invtlb::Tag(asid) => {
                 self.drop_pages(|cached| cached.tag == Some(asid.as_u16()));
                 self.drop_directories(|cached| cached.tag == asid.as_u16());
-            }
-            Invtlb::TagPage(asid, address) => {
-                self.drop_pages(|cached| {
-                    cached.tag == Some(asid.as_u16()) && cached.holds(address)
-                });
-                self.drop_directories(|cached| leads_to(cached, asid, address));
             }
             Invtlb::Page(asid, address) => {
                 self.drop_pages(|cached| {
@@ -209,29 +222,29 @@ impl Port for &Processor {
     }
 
     fn read_asid(&self) -> u32 {
-        self.walk();
+        self.begin();
         self.said << 16 | u32::from(self.asid.get())
     }
 
     unsafe fn write_asid(&self, asid: Asid) {
-        self.walk();
+        self.begin();
         assert!(!self.interrupts.get(), "ASID changes with interrupts on");
         self.asid.set(asid.as_u16() & self.mask);
     }
 
     fn read_pgdl(&self) -> u64 {
-        self.walk();
+        self.begin();
         self.pgdl.get()
     }
 
     unsafe fn write_pgdl(&self, root: u64) {
-        self.walk();
+        self.begin();
         assert!(!self.interrupts.get(), "PGDL changes with interrupts on");
         self.pgdl.set(root);
     }
 
     fn irq_save(&self) -> IrqState {
-        self.walk();
+        self.begin();
         match self.interrupts.replace(false) {
             true => IrqState::Enabled,
             false => IrqState::Disabled,
@@ -239,7 +252,7 @@ impl Port for &Processor {
     }
 
     unsafe fn irq_restore(&self, before: IrqState) {
-        self.walk();
+        self.begin();
         self.interrupts.set(before.is_enabled());
     }
 }

@@ -1,5 +1,6 @@
 //! Numbers that look random: xorshift.
 
+#[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {

@@ -1,10 +1,12 @@
 //! A kernel in small that keeps translations across switches.
 
+use std::cell::RefMut;
 use std::collections::BTreeSet;
 
 use shootdown_loongarch::Tlb;
-use shootdown_loongarch::tlb::{Asid, AsidWidth, Beyond, Pages, TagEntries};
+use shootdown_loongarch::tlb::{Asid, AsidWidth, Pages, Port, TagEntries};
 
+use super::others::{Change, Others};
 use super::processor::Processor;
 use super::tables::{BASE, Directory, KERNEL, Leaf, PAGES, Page, Tables};
 
@@ -53,19 +55,13 @@ pub enum Step {
     Fault(Page),
     /// Give a user region another table, unmapping all first, and free the old one.
     Table(usize, usize),
-    /// Give a user region a huge page, unmapping all first; or another one.
+    /// Give the first user regions, so many of them, a huge page each, unmapping all first; or another one.
     Huge(usize, usize),
     /// Give the kernel's region another table; flush everything, or all its pages.
     KernelTable(bool),
-    /// Change two of the kernel's pages and flush what is global.
-    KernelRange,
-    /// Flush one tag, loaded or not, and trust it from then on.
-    FlushTag(usize),
-    /// Flush a page under one tag after changing it.
-    ChangeTagged(usize, Page),
-    /// Flush all tags and trust them.
-    NonGlobal,
-    /// The same, and what is global.
+    /// Change two pages in a row of a space or of the kernel, which are not in one pair, and flush them.
+    Range(usize, usize),
+    /// Flush everything, and trust all tags.
     All,
     /// Go offline and come back.
     Restart,
@@ -74,7 +70,8 @@ pub enum Step {
 /// Every step, for two pages of each kind that are not in one pair.
 pub fn all_steps() -> Vec<Step> {
     let page = |region, index| Page { region, index };
-    let mut steps = vec![Step::Away, Step::Table(1, 0), Step::Huge(1, 0)];
+    let mut steps = vec![Step::Away, Step::Table(1, 0)];
+    steps.extend([1, 2].map(|count| Step::Huge(1, count)));
     steps.extend(SPACES.map(Step::Switch));
     for place in [page(0, 0), page(0, 3), page(KERNEL, 1)] {
         steps.push(Step::Change(1, place, Some(NEW)));
@@ -84,9 +81,8 @@ pub fn all_steps() -> Vec<Step> {
     }
     steps.extend([Step::Table(2, 1), Step::Change(2, page(1, 2), None)]);
     steps.extend([Step::KernelTable(false), Step::KernelTable(true)]);
-    steps.extend([0, 1].map(Step::FlushTag));
-    steps.push(Step::ChangeTagged(0, page(0, 1)));
-    steps.extend([Step::KernelRange, Step::NonGlobal, Step::All, Step::Restart]);
+    steps.extend([0, KERNEL].map(|region| Step::Range(1, region)));
+    steps.extend([Step::All, Step::Restart]);
     steps
 }
 
@@ -144,6 +140,7 @@ impl<'a> Kernel<'a> {
         self.past.push(step);
         self.processor.walk();
         self.perform(step);
+        self.answer();
         self.check();
     }
 
@@ -155,11 +152,11 @@ impl<'a> Kernel<'a> {
             Step::Appear(space, page) => self.appear(space, page),
             Step::Fault(page) => self.fault(page),
             Step::Table(space, region) => {
-                self.replace(space, region, Directory::Empty);
+                self.replace(space, region, Directory::EMPTY);
                 self.processor.memory.borrow_mut().link(space, region, 500);
                 self.flush_changed(space, whole(region), false);
             }
-            Step::Huge(space, region) => self.huge(space, region),
+            Step::Huge(space, count) => self.huge(space, count),
             Step::KernelTable(at_once) => {
                 let old = self.processor.memory.borrow().directory(0, KERNEL).now();
                 self.processor.memory.borrow_mut().link_kernel(2000);
@@ -172,22 +169,18 @@ impl<'a> Kernel<'a> {
                 self.forget_appeared(0, |page| page.region == KERNEL);
                 self.processor.memory.borrow_mut().free(old);
             }
-            Step::KernelRange => self.kernel_range(),
-            Step::FlushTag(slot) => {
-                self.tlb.flush_tag(asid(Some(slot)));
-                self.trust(|other| other == slot);
-            }
-            Step::ChangeTagged(slot, page) => self.change_tagged(slot, page),
-            Step::NonGlobal => {
-                self.tlb.flush_non_global();
-                self.trust(|_| true);
-            }
+            Step::Range(space, region) => self.range(space, region),
             Step::All => {
                 self.tlb.flush_all();
-                self.trust(|_| true);
+                let held = self.slots.iter_mut().flatten();
+                held.for_each(|held| held.is_true = true);
             }
             Step::Restart => {
-                self.tlb.start();
+                let irqs = self.processor.irq_save();
+                // SAFETY: 1. interrupts are off. 2. none is, as far as the kernel knows.
+                unsafe { self.tlb.start() };
+                // SAFETY: 1. of the `irq_save` above.
+                unsafe { self.processor.irq_restore(irqs) };
                 self.slots = [None; 2];
                 self.load(0, None, TagEntries::Drop);
             }
@@ -241,30 +234,31 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    fn trust(&mut self, is_clean: impl Fn(usize) -> bool) {
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            if let Some(held) = slot.as_mut().filter(|_| is_clean(index)) {
-                held.is_true = true;
-            }
-        }
-    }
-
     fn forget_appeared(&mut self, space: usize, is_clean: impl Fn(Page) -> bool) {
         self.appeared
             .retain(|&(other, page)| other != space || !is_clean(page));
     }
 
+    /// Flushes pages of one pair by themselves, else perhaps more.
+    fn flush_or_all(&self, pages: Pages, all: fn(&Tlb<&'a Processor>)) {
+        if pages.entry_count(BASE) == 1 {
+            self.tlb.flush_pages(pages);
+        } else {
+            all(&self.tlb);
+        }
+    }
+
     /// Flushes here what has changed, and counts those out that do not hear of it.
     fn flush_changed(&mut self, space: usize, pages: Pages, is_kernel: bool) {
         if is_kernel {
-            self.tlb.flush_range(pages, 1, Beyond::All);
+            self.flush_or_all(pages, Tlb::flush_all);
             if !self.config.is_global {
                 self.distrust_unloaded(|_| true);
             }
             return;
         }
         if self.is_loaded(space) {
-            self.tlb.flush_range(pages, 1, Beyond::Space);
+            self.flush_or_all(pages, Tlb::flush_space);
         }
         self.distrust_unloaded(|other| other == space);
     }
@@ -293,6 +287,9 @@ impl<'a> Kernel<'a> {
             return;
         }
         self.tlb.flush_faulted(page.address() + 8);
+        if self.others().are_changing(page.region) {
+            return;
+        }
         for cached in self.processor.usable() {
             let mut pages = cached.pages();
             let is_left = pages.any(|(other, leaf)| other == page && leaf.frame.is_none());
@@ -316,57 +313,85 @@ impl<'a> Kernel<'a> {
     }
 
     /// A huge page changes as one; one that becomes huge takes the place of empty small ones, which are cached.
-    fn huge(&mut self, space: usize, region: usize) {
-        let now = self
-            .processor
-            .memory
-            .borrow()
-            .directory(space, region)
-            .now();
-        let huge = |frame| {
-            Directory::Huge(Leaf {
-                frame: Some(frame),
-                global: false,
-            })
-        };
-        if let Directory::Huge(leaf) = now {
-            let new = huge(leaf.frame.map_or(0, |frame| frame + 1));
-            self.processor.memory.borrow_mut().store(space, region, new);
-            let address = Page { region, index: 3 }.address();
-            self.flush_changed(space, Pages::one(address, BASE.huge()), false);
-        } else {
-            self.replace(space, region, Directory::Empty);
-            self.replace(space, region, huge(600));
-        }
-    }
-
-    fn kernel_range(&mut self) {
-        for index in [0, 3] {
-            let page = Page {
-                region: KERNEL,
-                index,
+    fn huge(&mut self, space: usize, count: usize) {
+        for region in 0..count {
+            let directory = |kernel: &Self| {
+                let memory = kernel.processor.memory.borrow();
+                memory.directory(space, region).now()
             };
-            let mut memory = self.processor.memory.borrow_mut();
-            memory.set(0, page, Some(NEW + 2));
+            let huge = |frame| {
+                Directory::Huge(Leaf {
+                    frame: Some(frame),
+                    global: false,
+                })
+            };
+            if let Directory::Huge(leaf) = directory(self) {
+                let new = huge(leaf.frame.map_or(0, |frame| frame + 1));
+                self.processor.memory.borrow_mut().store(space, region, new);
+            } else {
+                self.replace(space, region, Directory::EMPTY);
+                self.replace(space, region, huge(600));
+            }
         }
-        if self.config.is_global {
-            self.tlb.flush_range(whole(KERNEL), 1, Beyond::Global);
-        } else {
-            self.tlb.flush_range(whole(KERNEL), 2, Beyond::Global);
-            self.distrust_unloaded(|_| true);
+        let (region, index) = (0, 3);
+        let address = Page { region, index }.address();
+        if self.is_loaded(space) {
+            self.tlb
+                .flush_pages(Pages::new(address, BASE.huge(), count));
+        }
+        self.distrust_unloaded(|other| other == space);
+    }
+
+    fn range(&mut self, space: usize, region: usize) {
+        let pages = [1, 2].map(|index| Page { region, index });
+        for page in pages {
+            let mut memory = self.processor.memory.borrow_mut();
+            memory.set(space, page, Some(NEW + 2));
+        }
+        let is_kernel = region == KERNEL;
+        if is_kernel || self.is_loaded(space) {
+            self.tlb
+                .flush_pages(Pages::new(pages[0].address(), BASE, 2));
+        }
+        if !(is_kernel && self.config.is_global) {
+            self.distrust_unloaded(|other| is_kernel || other == space);
+        }
+        let owner = if is_kernel { 0 } else { space };
+        self.forget_appeared(owner, |page| pages.contains(&page));
+    }
+
+    fn others(&self) -> RefMut<'a, Others> {
+        self.processor.others.borrow_mut()
+    }
+
+    /// The interrupts of other CPUs, which come once they are on.
+    fn answer(&mut self) {
+        loop {
+            let next = self.others().next_change();
+            let Some(change) = next else {
+                return;
+            };
+            self.answer_one(change);
+            self.others().flushed(change);
         }
     }
 
-    fn change_tagged(&mut self, slot: usize, page: Page) {
-        let Some(held) = self.slots[slot] else {
-            return;
+    fn answer_one(&mut self, change: Change) {
+        let Change {
+            space,
+            region,
+            what,
+        } = change;
+        let pages = match what {
+            Ok(page) => Pages::one(page.address(), BASE),
+            Err(_) => whole(region),
         };
-        let mut memory = self.processor.memory.borrow_mut();
-        memory.set(held.space, page, Some(NEW + 3));
-        drop(memory);
-        // A space without a slot may be loaded without a tag.
-        let pages = Pages::one(page.address(), BASE);
-        self.tlb.flush_tagged_pages(asid(Some(slot)), pages);
+        self.flush_changed(space, pages, region == KERNEL);
+        let owner = if region == KERNEL { 0 } else { space };
+        self.forget_appeared(owner, |page| match what {
+            Ok(changed) => page == changed,
+            Err(_) => page.region == region,
+        });
     }
 
     /// Nothing that an access may use contradicts what the program has stored.
@@ -374,10 +399,8 @@ impl<'a> Kernel<'a> {
         let (processor, past) = (self.processor, &self.past);
         let config = self.config;
         let usable = processor.usable();
-        assert!(
-            !processor.has_walked_freed(),
-            "walked a freed table: {config:?} {past:?}"
-        );
+        let mistake = processor.mistake();
+        assert_eq!(mistake, None, "{config:?} {past:?}");
         assert!(processor.has_interrupts_on(), "interrupts were left off");
         let root = processor.loaded_root();
         let memory = processor.memory.borrow();

@@ -60,13 +60,18 @@ impl Leaf {
 /// What a directory entry says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Directory {
-    /// There is nothing: a table whose entries are invalid.
-    Empty,
+    /// 0, which leads to physical page 0.
+    Nothing,
     Table(usize),
     Huge(Leaf),
 }
 
-/// A word of memory that this CPU stores to: walks may see any of these values, of which the last is what was stored last.
+impl Directory {
+    /// There is nothing: the table whose entries are invalid, in all roots the same.
+    pub const EMPTY: Self = Self::Table(0);
+}
+
+/// A word of memory that is stored to: walks may see any of these values, of which the last is what was stored last.
 #[derive(Clone, Debug)]
 pub struct Word<T>(Vec<T>);
 
@@ -112,20 +117,32 @@ impl Tables {
     pub fn new(roots: usize, is_global: bool) -> Self {
         let mut new = Self {
             roots: Vec::new(),
-            kernel: Word::new(Directory::Empty),
-            tables: Vec::new(),
+            kernel: Word::new(Directory::EMPTY),
+            tables: vec![Table {
+                leaves: core::array::from_fn(|_| Word::new(Leaf::EMPTY)),
+                is_freed: false,
+            }],
             is_global,
         };
         new.link_kernel(1000);
         for root in 0..roots {
             new.roots
-                .push(core::array::from_fn(|_| Word::new(Directory::Empty)));
+                .push(core::array::from_fn(|_| Word::new(Directory::EMPTY)));
             for region in 0..KERNEL {
                 new.link(root, region, 100 * (root as u32 + 1) + 10 * region as u32);
             }
         }
         new.complete();
         new
+    }
+
+    /// All pages of the kernel's table are global from now on.
+    pub fn make_global(&mut self) {
+        self.is_global = true;
+        for index in 0..PAGES {
+            let region = KERNEL;
+            self.set(0, Page { region, index }, Some(index as u32));
+        }
     }
 
     /// Where a root is in memory, and back.
@@ -158,7 +175,7 @@ impl Tables {
     /// What the program has stored for a page.
     pub fn leaf(&self, root: usize, page: Page) -> Leaf {
         match self.directory(root, page.region).now() {
-            Directory::Empty => Leaf::EMPTY,
+            Directory::Nothing => Leaf::EMPTY,
             Directory::Huge(leaf) => leaf,
             Directory::Table(table) => self.tables[table].leaves[page.index].now(),
         }
@@ -170,15 +187,17 @@ impl Tables {
         Leaf { frame, global }
     }
 
-    /// Whether a region has a table.
+    /// Whether a region has a table of its own.
     pub fn has_table(&self, root: usize, region: usize) -> bool {
-        matches!(self.directory(root, region).now(), Directory::Table(_))
+        let now = self.directory(root, region).now();
+        now != Directory::EMPTY && matches!(now, Directory::Table(_))
     }
 
     /// Changes what a page is mapped to, if its region has a table.
     pub fn set(&mut self, root: usize, page: Page, frame: Option<u32>) {
         let leaf = self.new_leaf(page, frame);
-        if let Directory::Table(table) = self.directory(root, page.region).now() {
+        let now = self.directory(root, page.region).now();
+        if let (true, Directory::Table(table)) = (self.has_table(root, page.region), now) {
             self.tables[table].leaves[page.index].store(leaf);
         }
     }
@@ -211,7 +230,7 @@ impl Tables {
 
     /// Frees the table that a directory entry led to: from now on it holds somebody's data.
     pub fn free(&mut self, directory: Directory) {
-        if let Directory::Table(table) = directory {
+        if let Directory::Table(table @ 1..) = directory {
             let table = &mut self.tables[table];
             table.is_freed = true;
             table.leaves = core::array::from_fn(|_| Word::new(GARBAGE));

@@ -306,6 +306,11 @@ pub fn empty(_: bool) -> u64 {
     0
 }
 
+/// An entry of no table.
+pub fn empty_directory() -> u64 {
+    0
+}
+
 /// Stores to tables are seen by walkers, this CPU's too.
 pub fn publish_tables() {
     tlb().publish();

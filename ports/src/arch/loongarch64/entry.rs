@@ -2,9 +2,10 @@
 
 use core::arch::global_asm;
 
+use shootdown_loongarch::entry::Fault;
 use shootdown_loongarch::irq;
 
-use super::{IPI, IPIS, SHOOTDOWN_VECTOR, TIMER, read_csr, write_csr};
+use super::{IPI, IPIS, SHOOTDOWN_VECTOR, TIMER, is_spurious, read_csr, write_csr};
 use crate::cpus::{self, STACK_BYTES};
 use crate::platform;
 
@@ -94,8 +95,13 @@ trap:
     addi.d $sp, $sp, 176
     ertn
 .globl probe_word
+.globl probe_again
 .globl probe_fault
 probe_word:
+    ld.d $a0, $a0, 0
+    li.w $a1, 1
+    ret
+probe_again:
     ld.d $a0, $a0, 0
     li.w $a1, 1
     ret
@@ -111,6 +117,7 @@ probe_fault:
 unsafe extern "C" {
     fn _start() -> !;
     fn probe_word(address: usize) -> Probe;
+    fn probe_again();
     fn probe_fault();
 }
 
@@ -154,7 +161,8 @@ extern "C" fn on_trap(at: usize) -> usize {
     let status = read_csr!(0x5);
     match status >> 16 & 0x3f {
         INTERRUPT => {
-            if status & IPIS != 0 && IPI.acknowledge() & SHOOTDOWN_VECTOR.mask() != 0 {
+            // SAFETY: 1. there is no other vector.
+            if status & IPIS != 0 && unsafe { IPI.acknowledge() } & SHOOTDOWN_VECTOR.mask() != 0 {
                 platform::on_ipi();
             }
             if status & TIMER != 0 {
@@ -164,7 +172,16 @@ extern "C" fn on_trap(at: usize) -> usize {
             }
             irq::resume_address(at)
         }
-        INVALID_LOAD if at == probe_word as *const () as usize => probe_fault as *const () as usize,
+        // Invalid pages are cached, so the tables are asked; once, and then the page has become invalid again.
+        INVALID_LOAD if at == probe_word as *const () as usize => {
+            match is_spurious(Fault::Load, read_csr!(0x7)) {
+                true => probe_again as *const () as usize,
+                false => probe_fault as *const () as usize,
+            }
+        }
+        INVALID_LOAD if at == probe_again as *const () as usize => {
+            probe_fault as *const () as usize
+        }
         _ => panic!("trap {status:#x} at {at:#x}, {:#x}", read_csr!(0x7)),
     }
 }

@@ -5,19 +5,24 @@
 mod entry;
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::remote::{FlushRequest, RemoteFlush, RemoteTargets};
 use shootdown::tags::{Asid, TagEntries};
 use shootdown::{IpiRefused, LocalFlush, PageSize};
+use shootdown_loongarch::entry::Fault;
+use shootdown_loongarch::features::has_refill_count;
 use shootdown_loongarch::ipi::{Mailbox, Patience};
 use shootdown_loongarch::refill;
 use shootdown_loongarch::tlb::{self, AsidWidth, Pages};
 use shootdown_loongarch::walk::{Levels, Walk};
-use shootdown_loongarch::{CoreId, Ipi, Tlb, Vector, barrier, ipi, irq};
+use shootdown_loongarch::{CoreId, Features, Ipi, Tlb, Vector, barrier, ipi, irq};
+use shootdown_torture::{Memory, Region};
 
+use crate::console::say;
 use crate::cpus::{self, AtBoot};
 use crate::memory;
-use crate::tables::Table;
+use crate::tables::{ENTRIES, Table};
 
 pub use entry::probe;
 pub use shootdown_loongarch::IrqState;
@@ -57,11 +62,19 @@ const _: () = assert!(WALK.address_bits() == 47 && TOP_SHIFT == 36);
 
 // SAFETY: 1. privilege level 0. 2. QEMU's board has them.
 const PORT: ipi::Hardware = unsafe { ipi::Hardware::new() };
-// SAFETY: 1. `on_trap` handles the vector.
+// SAFETY: 1. `on_trap` handles the vector. 2. it is the processor.
 static IPI: Ipi<ipi::Hardware> = unsafe { Ipi::with_port(PORT) };
 static TLB: AtBoot<Tlb<tlb::Hardware>> = AtBoot::new();
 /// What the kernel translates, on all CPUs.
 static KERNEL_ROOT: Table = Table::new();
+/// Where directory entries lead that have no table, on each level: its entries lead to itself, and as entries of pages are invalid.
+static EMPTY: Table = Table::new();
+/// What an entry translates on each level, the root first, as a logarithm.
+const SHIFTS: [usize; 3] = [TOP_SHIFT, 25, 14];
+/// No top-level entry leads here, of spaces or of the kernel's part.
+const NOWHERE: usize = 5 << TOP_SHIFT;
+/// How often what was cached of a page forbade what its entry allows.
+static SPURIOUS_FAULTS: AtomicU64 = AtomicU64::new(0);
 
 /// Reads a control register.
 macro_rules! read_csr {
@@ -96,6 +109,8 @@ pub fn put_byte(byte: u8) {
 
 /// Ends the machine.
 pub fn power_off() -> ! {
+    let faults = SPURIOUS_FAULTS.load(Ordering::Relaxed);
+    say!("ports: spurious_faults={faults}");
     // SAFETY: a register of the board's.
     unsafe { POWER.write_volatile(POWER_OFF) };
     loop {
@@ -140,23 +155,67 @@ pub fn prepare_cpu() {
     let port = unsafe { tlb::Hardware::new() };
     // PGDH.
     write_csr!(0x1a, KERNEL_ROOT.physical());
-    // SAFETY: 1. all that is used is in a window. 2. spaces and the kernel have such tables. 3. software walks.
+    assert_relied_on();
+    // SAFETY: 1. all that is used is in a window. 2. spaces and the kernel have such tables, and `EMPTY`. 3. software walks.
     unsafe { WALK.apply(false) };
-    // SAFETY: 1. interrupts are off. 2. it is for these tables, and nothing else uses that register.
+    // SAFETY: 1. interrupts are off. 2. it is for these tables. 3. `assert_relied_on`; nothing else uses that register.
     unsafe { refill::install(physical(refill::handler(Levels::Three).addr()) as u64) };
     let make = || {
         let width = Tlb::detect_width(&port);
-        // SAFETY: 1. all pages have this size; the CPUs are alike. 2. nobody else does, and each of them comes by here.
+        // SAFETY: 1. all pages have this size; the CPUs are alike. 2. nobody else does, and each of them comes by here. 3. it is the processor.
         unsafe { Tlb::with_port(port, SIZE, width) }
     };
     // SAFETY: 1. the boot CPU comes here before it starts another.
     unsafe { TLB.set_once(make) };
-    TLB.get().start();
+    // SAFETY: 1. interrupts are off. 2. the CPU is not online.
+    unsafe { TLB.get().start() };
     // SAFETY: 1. and 2. roots are statics, and the kernel is in a window.
     unsafe { TLB.get().load_root(memory::kernel_root().as_u64()) };
-    IPI.enable(SHOOTDOWN_VECTOR.mask());
+    let without_page = memory::spaces().address(Region::Kernel, 0) + (100 << SHIFTS[1]);
+    for address in [SPACE_BASE + NOWHERE, KERNEL_BASE + NOWHERE, without_page] {
+        let found = probe(address);
+        assert!(found.is_none(), "an empty entry leads to {found:x?}");
+    }
+    // SAFETY: 1. interrupts are off, and the CPU is not online.
+    unsafe { IPI.enable(SHOOTDOWN_VECTOR.mask()) };
     // ECFG.
     write_csr!(0x4, TIMER | IPIS);
+}
+
+/// What this and the crate rely on is there. (LDDIR and LDPTE, too, but QEMU 7.2 does not say so.)
+fn assert_relied_on() {
+    let features = Features::detect();
+    assert!(features.is_la64() && features.has_page_mapping() && features.has_iocsr());
+    assert!(u64::from(features.virtual_bits()) > WALK.address_bits());
+    // In QEMU 7.2 these are 0, which no processor's are.
+    let [prcfg1, prcfg2] = [read_csr!(0x21) as u64, read_csr!(0x22) as u64];
+    assert!(prcfg1 == 0 || has_refill_count(prcfg1));
+    assert!(prcfg2 == 0 || SIZE.is_supported(prcfg2));
+}
+
+/// The entry of a page as the tables have it now. Interrupts are off, and its root is loaded: no table of it is freed until they are on again.
+fn entry_of(address: usize) -> u64 {
+    let root = match address < KERNEL_BASE {
+        true => TLB.get().root() as usize,
+        false => KERNEL_ROOT.physical(),
+    };
+    let below = |table: u64, shift: usize| {
+        let index = address >> shift & (ENTRIES - 1);
+        let word = ((MEMORY | table as usize) as *const AtomicU64).wrapping_add(index);
+        // SAFETY: each entry above the last level leads to a table, or to `EMPTY`.
+        unsafe { &*word }.load(Ordering::Relaxed)
+    };
+    SHIFTS.into_iter().fold(root as u64, below)
+}
+
+/// Whether the tables allow by now what has faulted here; what was cached of the page is gone then.
+fn is_spurious(fault: Fault, address: usize) -> bool {
+    let is_spurious = fault.is_spurious(entry_of(address), 0);
+    if is_spurious {
+        TLB.get().flush_faulted(address);
+        SPURIOUS_FAULTS.fetch_add(1, Ordering::Relaxed);
+    }
+    is_spurious
 }
 
 /// How many tags there are besides 0.
@@ -293,10 +352,25 @@ pub fn publish_tables() {
     barrier::full();
 }
 
-/// It is not translated.
-pub fn map_kernel(_: &Table) {}
+/// An entry of no table. LDDIR does not stop at 0, but walks physical page 0.
+pub fn empty_directory() -> u64 {
+    table(EMPTY.physical())
+}
 
-/// Has the top-level entry `top` of the kernel's part lead to what all share.
+/// It is not translated.
+pub fn map_kernel(root: &Table) {
+    root.become_directory();
+}
+
+/// Has the top-level entry `top` of the kernel's part lead to what all share. Once.
 pub fn share(_: &[Table], top: usize, entry: u64) {
+    EMPTY.become_directory();
+    KERNEL_ROOT.become_directory();
+    // As a table it leads to tables that are not there, or to huge pages; as the last one it has valid pages: a walk that goes astray is noticed.
+    for index in 0..ENTRIES {
+        let word = (MEMORY as *mut u64).wrapping_add(index);
+        // SAFETY: a page of memory that nothing else uses.
+        unsafe { word.write_volatile(leaf(0, true)) };
+    }
     KERNEL_ROOT.set(top, entry);
 }

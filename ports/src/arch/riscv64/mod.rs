@@ -280,6 +280,11 @@ pub fn empty(_: bool) -> u64 {
     0
 }
 
+/// An entry of no table.
+pub fn empty_directory() -> u64 {
+    0
+}
+
 /// Stores to tables come before what follows; a fence orders this CPU's walks.
 pub fn publish_tables() {
     HART.fence();
