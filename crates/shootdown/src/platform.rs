@@ -35,11 +35,11 @@ use crate::watchdog::Stall;
 /// 4. After [`load_root`](Self::load_root) returns, this CPU uses no non-global translation of any other
 ///    root, nor one of the new root that was established before the call. After
 ///    [`load_tagged_root`](Self::load_tagged_root) it uses none but those that were established under the new tag,
-///    and with [`TagEntries::Drop`] none of these from before the call; cached page-table entries likewise, and walks as in 3.
+///    and with [`TagEntries::Drop`] none of these from before the call; cached page-table entries likewise, and walks as in 3 (with [`TagEntries::Keep`] what became valid may be missing: it faults once more).
 ///    *During* the call it walks no tables but those of the root before and of the new one: with [`TagEntries::Drop`], a tag that is not loaded is
 ///    dropped **before** its root is, because what it has cached may lead to tables that are long freed; a tag that is loaded already is dropped
-///    after the load too, because what was dropped before comes back in between (Xen: XSA-292). x86 does both in one write of CR3. Where a tag cannot be
-///    dropped before (RISC-V without ASIDs): load, then drop; the CPU counts as one that walks the tables of both until the call returns.
+///    after the load too, because what was dropped before comes back in between (Xen: XSA-292). x86 does both in one write of CR3. Where there are no
+///    tags (RISC-V without ASIDs): drop, load, drop; the CPU counts as one that walks the tables of both until the call returns.
 /// 5. Whatever the engine wrote before [`send_ipi`](Self::send_ipi) is visible to the target when its
 ///    handler runs (on x86 in x2APIC mode this takes a fence before the ICR write).
 /// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
