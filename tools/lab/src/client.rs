@@ -234,6 +234,11 @@ pub fn emulators() -> Outcome<Vec<(String, String)>> {
         .collect())
 }
 
+/// Whether the folders of clients are here: they are in a checkout.
+pub fn are_here() -> bool {
+    place::root().join(CLIENTS).exists()
+}
+
 /// All clients, by name.
 pub fn read_all() -> Outcome<Vec<Client>> {
     let mut files = Vec::new();

@@ -37,7 +37,7 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     items.extend(machines(doctor)?);
     items.extend(discs());
     items.push(packages());
-    items.push(architectures()?);
+    items.extend(architectures()?);
     items.extend(checkers());
     items.extend(helpers());
     for item in &items {
@@ -188,14 +188,17 @@ fn packages() -> Item {
     )
 }
 
-/// What emulates other architectures.
-fn architectures() -> Outcome<Item> {
+/// What emulates other architectures, where this is the checkout.
+fn architectures() -> Outcome<Option<Item>> {
+    if !client::are_here() {
+        return Ok(None);
+    }
     let emulators: BTreeMap<String, String> = client::emulators()?.into_iter().collect();
     let is_there = |name: &String| which::which(name).is_ok();
     let names: Vec<&str> = emulators.keys().map(String::as_str).collect();
     let packages: BTreeSet<&str> = emulators.values().flat_map(|it| it.split(' ')).collect();
     let packages: Vec<&str> = packages.into_iter().collect();
-    Ok(item(
+    Ok(Some(item(
         "other architectures",
         emulators.keys().all(is_there).then(|| names.join(", ")),
         "clients and ports on other processors than x86-64, in `./lab test` and by --arch",
@@ -203,7 +206,7 @@ fn architectures() -> Outcome<Item> {
             "sudo apt-get install --no-install-recommends {}",
             packages.join(" ")
         ),
-    ))
+    )))
 }
 
 /// What `./lab test` checks the source with.
