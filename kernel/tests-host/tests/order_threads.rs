@@ -186,7 +186,6 @@ fn no_operation_relies_on_a_flush_that_is_not_over() {
         (unmaps, unmaps, "two unmaps"),
         (unmaps, maps, "a mapping in a place"),
         (unmaps, maps_anywhere, "a mapping that finds the place"),
-        (moves, maps, "a mapping where something moved away"),
         (protects, protects, "two mprotects"),
         (protects_all, forks, "a fork after an mprotect"),
         (shrinks, grows, "a heap that shrinks and grows"),
