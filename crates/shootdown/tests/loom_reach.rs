@@ -355,3 +355,32 @@ fn one_that_drops_everything_makes_up_for_what_it_has_read() {
         cpu_1.join().unwrap();
     });
 }
+
+/// Software that makes tables of ours has read an entry while it listened, stops, and listens again: what it installs then is not old, though the
+/// region's change may have been told to nobody.
+#[test]
+fn software_that_listens_again_installs_nothing_old() {
+    let remaps = |scene: &Scene<2>| {
+        scene.machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        scene.flush(0, FreedTables::No);
+    };
+    let listens_again = |scene: &Scene<2>| {
+        let (listeners, space) = (scene.machine.secondary_tlbs(), &scene.space);
+        listeners.listen(space, 1);
+        scene.ready.set();
+        let generation = space.generation();
+        let entry = scene.machine.platform().table[0].load(Ordering::Relaxed);
+        listeners.unlisten(space);
+        listeners.listen(space, 1);
+        let mut tables = scene.machine.platform().device.lock().unwrap();
+        if space.generation() == generation {
+            *tables = Some(entry);
+        }
+        drop(tables);
+        idle_until(&scene.machine, || scene.done.load(Ordering::Acquire));
+        let kept = *scene.machine.platform().device.lock().unwrap();
+        assert_ne!(kept, Some(OLD), "a stale entry in a secondary TLB");
+        listeners.unlisten(space);
+    };
+    race(3, tracked, remaps, listens_again);
+}

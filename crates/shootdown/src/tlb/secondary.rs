@@ -72,6 +72,7 @@ impl<P: Platform> SecondaryTlbs<'_, P> {
         );
         match scope {
             // What changed in a region while nobody listened was not counted here: what somebody has read before is not to be installed now.
+            // ORDERING: behind the barrier of `begin`: who reads this count sees the changes of those that found nobody listening.
             FlushScope::Space(space) if P::CONFIG.has_reach => _ = space.bump(),
             _ => {}
         }
