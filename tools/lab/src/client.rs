@@ -145,8 +145,8 @@ pub struct Break {
 /// On what a client runs, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// The emulator.
-    pub qemu: &'a Path,
+    /// What emulates PCs; none where the client runs on another machine.
+    pub pc: Option<&'a Path>,
     /// What its virtual CPUs run on.
     pub accel: AccelChoice,
     /// How many virtual CPUs.
@@ -168,26 +168,22 @@ pub fn command(arguments: &cli::Client) -> Outcome<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let cpus = session::cpus(arguments.cpus)?;
-    let found = clients.iter().find(|client| client.name == *name);
     let unknown = || {
         Failure::input(
             format!("there is no client {name}"),
             "`./lab client` lists them",
         )
     };
-    let client = found.ok_or_else(unknown)?;
-    if let Some(missing) = client.missing() {
-        return Err(Failure::input(
-            format!("{missing} is missing"),
-            "install it",
-        ));
-    }
+    let client = find(clients, name, unknown)?;
     let emulator = &arguments.emulator;
+    let pc = match client.is_pc() {
+        true => Some(machine::find_or_install(
+            session::qemu_name(emulator).as_deref(),
+        )?),
+        false => None,
+    };
     let run = Run {
-        qemu: &match client.is_pc() {
-            true => machine::find_or_install(session::qemu_name(emulator).as_deref())?,
-            false => PathBuf::new(),
-        },
+        pc: pc.as_deref(),
         accel: emulator.accel,
         cpus,
         seconds: arguments.seconds,
@@ -207,18 +203,23 @@ pub fn port(name: &str) -> Outcome<Client> {
     let mut ports = read_all()?;
     ports.retain(|client| client.folder.parent() == Some(&place::root().join(PORTS)));
     let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
-    let found = ports.into_iter().find(|port| port.name == name);
-    let port = found.ok_or_else(|| {
+    find(ports, name, || {
         Failure::input(
             format!("there is no architecture {name}"),
             format!("--arch takes {}", names.join(", ")),
         )
-    })?;
-    match port.missing() {
-        None => Ok(port),
+    })
+}
+
+/// That with this name, if all is there that it needs.
+fn find(clients: Vec<Client>, name: &str, unknown: impl FnOnce() -> Failure) -> Outcome<Client> {
+    let mut found = clients.into_iter().filter(|client| client.name == name);
+    let client = found.next().ok_or_else(unknown)?;
+    match client.missing() {
+        None => Ok(client),
         Some(missing) => Err(Failure::input(
             format!("{missing} is missing"),
-            "`./lab doctor` names the package",
+            "install it; `./lab doctor` names packages",
         )),
     }
 }
@@ -401,7 +402,8 @@ impl Client {
         let (program, machine) = match &self.machine {
             None => {
                 let accel = run.accel.settle(run.cpus)?.arguments();
-                (run.qemu, format!("{accel} {DEBUG_EXIT}"))
+                let qemu = run.pc.unwrap_or(Path::new(machine::QEMU_COMMAND));
+                (qemu, format!("{accel} {DEBUG_EXIT}"))
             }
             Some(Machine {
                 qemu, arguments, ..
@@ -420,9 +422,7 @@ impl Client {
             .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '));
         Ok(command)
     }
-}
 
-impl Client {
     /// What stands for `{options}` in the machine's arguments.
     fn write_options(&self, words: &str) -> Outcome<PathBuf> {
         let file = tempfile::env::temp_dir().join(format!("client-{}.options", self.name));

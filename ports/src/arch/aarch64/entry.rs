@@ -3,6 +3,7 @@
 use core::arch::{asm, global_asm};
 
 use super::{KERNEL_ROOT, MAIR, MMU_AND_CACHES, TCR, gic};
+use crate::arch::{probe_fault, probe_word};
 use crate::cpus::{self, STACK_BYTES};
 
 global_asm!(
@@ -104,14 +105,6 @@ probe_fault:
 
 unsafe extern "C" {
     fn start_other();
-    fn probe_word(address: usize) -> Probe;
-    fn probe_fault();
-}
-
-#[repr(C)]
-struct Probe {
-    word: u64,
-    is_mapped: usize,
 }
 
 /// Vectors of this level with its stack (DDI 0487, D1.4): synchronous, interrupt.
@@ -130,13 +123,6 @@ extern "C" fn begin(cpu: usize) -> ! {
         0 => crate::boot(),
         _ => cpus::begin(),
     }
-}
-
-/// The word at an address, if it is mapped.
-pub fn probe(address: usize) -> Option<u64> {
-    // SAFETY: a fault there ends it.
-    let found = unsafe { probe_word(address) };
-    (found.is_mapped != 0).then_some(found.word)
 }
 
 /// Returns where to go on.

@@ -18,7 +18,6 @@ use crate::cpus::AtBoot;
 use crate::memory;
 use crate::tables::Table;
 
-pub use entry::probe;
 pub use gic::send_ipi;
 pub use shootdown_arm64::IrqState;
 

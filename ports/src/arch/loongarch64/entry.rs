@@ -6,6 +6,7 @@ use shootdown_loongarch::entry::Fault;
 use shootdown_loongarch::irq;
 
 use super::{IPI, IPIS, SHOOTDOWN_VECTOR, TIMER, is_spurious, read_csr, write_csr};
+use crate::arch::{probe_fault, probe_word};
 use crate::cpus::{self, STACK_BYTES};
 use crate::platform;
 
@@ -116,15 +117,7 @@ probe_fault:
 
 unsafe extern "C" {
     fn _start() -> !;
-    fn probe_word(address: usize) -> Probe;
     fn probe_again();
-    fn probe_fault();
-}
-
-#[repr(C)]
-struct Probe {
-    word: u64,
-    is_mapped: usize,
 }
 
 /// ESTAT.Ecode: an interrupt; an invalid page is loaded.
@@ -147,13 +140,6 @@ extern "C" fn begin(cpu: usize) -> ! {
         0 => crate::boot(),
         _ => cpus::begin(),
     }
-}
-
-/// The word at an address, if it is mapped.
-pub fn probe(address: usize) -> Option<u64> {
-    // SAFETY: a fault there ends it.
-    let found = unsafe { probe_word(address) };
-    (found.is_mapped != 0).then_some(found.word)
 }
 
 /// Returns where to go on.

@@ -19,12 +19,12 @@ use shootdown_loongarch::walk::{Levels, Walk};
 use shootdown_loongarch::{CoreId, Features, Ipi, Tlb, Vector, barrier, ipi, irq};
 use shootdown_torture::{Memory, Region};
 
+use crate::arch::probe;
 use crate::console::say;
 use crate::cpus::{self, AtBoot};
 use crate::memory;
 use crate::tables::{ENTRIES, Table};
 
-pub use entry::probe;
 pub use shootdown_loongarch::IrqState;
 
 /// Of the board.

@@ -3,6 +3,7 @@
 use core::arch::global_asm;
 
 use super::{IPI, begin_boot};
+use crate::arch::{probe_fault, probe_word};
 use crate::cpus::{self, STACK_BYTES};
 use crate::platform;
 
@@ -70,26 +71,11 @@ probe_fault:
 
 unsafe extern "C" {
     fn start_other();
-    fn probe_word(address: usize) -> Probe;
-    fn probe_fault();
-}
-
-#[repr(C)]
-struct Probe {
-    word: u64,
-    is_mapped: usize,
 }
 
 /// Where another CPU begins; it has its number in a1.
 pub fn other() -> usize {
     start_other as *const () as usize
-}
-
-/// The word at an address, if it is mapped.
-pub fn probe(address: usize) -> Option<u64> {
-    // SAFETY: a fault there ends it.
-    let found = unsafe { probe_word(address) };
-    (found.is_mapped != 0).then_some(found.word)
 }
 
 /// Returns where to go on.

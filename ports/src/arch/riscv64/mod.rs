@@ -17,7 +17,6 @@ use crate::cpus::{AtBoot, MAX_CPUS};
 use crate::memory;
 use crate::tables::Table;
 
-pub use entry::probe;
 pub use shootdown_riscv::IrqState;
 
 /// Of the board.

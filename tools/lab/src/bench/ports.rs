@@ -250,7 +250,7 @@ impl Plan for PortPlan {
 /// The emulator of a port, for one start.
 pub fn command(client: &Client, image: &Path, start: &Start) -> Outcome<std::process::Command> {
     let run = Run {
-        qemu: Path::new(""),
+        pc: None,
         accel: AccelChoice::Tcg,
         cpus: start.cpus,
         seconds: 0,

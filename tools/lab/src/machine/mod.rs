@@ -28,6 +28,7 @@ pub use linux::{find as find_linux, version as linux_version};
 pub use modules::Modules;
 pub use nested::{Nested, VMM};
 pub use qemu::{
-    INSTALL as QEMU_INSTALL, find as find_qemu, find_or_install, version as qemu_version,
+    INSTALL as QEMU_INSTALL, QEMU_COMMAND, find as find_qemu, find_or_install,
+    version as qemu_version,
 };
 pub use ramdisk::Ramdisk;

@@ -23,25 +23,21 @@ pub fn check(test: &Test, tally: &mut Tally) {
     let qemu = machine::find_qemu(named.as_deref()).ok().flatten();
     for client in clients {
         let name = format!("clients: {}", client.name);
-        let qemu = match client.is_pc() {
-            true => qemu.as_deref(),
-            false => Some(Path::new("")),
-        };
-        match (qemu, client.missing()) {
-            (None, _) => tally.skip(&name, "there is no QEMU here"),
+        match (&qemu, client.missing()) {
+            (None, _) if client.is_pc() => tally.skip(&name, "there is no QEMU here"),
             _ if client.is_slow && !test.soak => {
                 tally.skip(&name, "takes minutes to build; left out without --soak");
             }
             (_, Some(missing)) => tally.skip(&name, &format!("there is no {missing} here")),
-            (Some(qemu), None) => check_one(test, qemu, &client, tally),
+            (_, None) => check_one(test, qemu.as_deref(), &client, tally),
         }
     }
 }
 
-fn check_one(test: &Test, qemu: &Path, client: &Client, tally: &mut Tally) {
+fn check_one(test: &Test, pc: Option<&Path>, client: &Client, tally: &mut Tally) {
     let machines: &[usize] = if test.fast { &[2] } else { &[2, 4] };
     let run = |cpus| Run {
-        qemu,
+        pc,
         accel: test.emulator.accel,
         cpus,
         seconds: SECONDS,

@@ -1,7 +1,5 @@
 //! A machine of another architecture, in its privileged mode, in an emulator of its own.
 
-use std::path::Path;
-
 use super::Ended;
 use super::hearing::Hearing;
 use crate::cli::Torture;
@@ -16,7 +14,7 @@ pub fn run(arch: &str, arguments: &Torture) -> Outcome<Ended> {
     let cpus = session::cpus(arguments.cpus)?;
     let image = client.build(cpus)?;
     let run = Run {
-        qemu: Path::new(""),
+        pc: None,
         accel: AccelChoice::Tcg,
         cpus,
         seconds: arguments.seconds,
